@@ -239,6 +239,7 @@ def _stop(replica: _Replica, common: _Surroundings) -> None:
         with contextlib.suppress(errors.ReplicaStop):
             replica.greenlet.throw(errors.ReplicaStop)
     finally:
-        if common.locals is not None:
-            common.locals.apply()
+        # A block that ends here, such as `with jax.default_device(...)`, has gone back
+        # to what the replica had before it.
+        _restore_common(replica, common)
         ambient.swap(outer)
