@@ -148,7 +148,7 @@ def _check_runs_elsewhere(found: TracedFunction) -> None:
 
 
 def _list_reads(cells: Sequence[Any], draws: servers.Draws) -> Any:
-    """Returns the values that a program reads of servers, and programs to read them."""
+    """Returns what a program reads from servers, and the programs of its draws."""
     reads, updates = [], []
     for cell in cells:
         server, names = cell.home.servers[0], []

@@ -91,7 +91,7 @@ class ConcreteFunction:
 
     @property
     def trainable_variables(self) -> tuple[variables.Variable, ...]:
-        """Those of the variables that optimizers should update.
+        """The variables that optimizers should update.
 
         >>> import unisono
         >>> v = unisono.Variable(1.0, trainable=False)

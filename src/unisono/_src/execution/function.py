@@ -43,7 +43,7 @@ _functions: weakref.WeakSet[Function[..., Any]] = weakref.WeakSet()
 
 @final
 class _Mode:
-    """How all functions of the process are called."""
+    """Says whether all functions of the process run as plain Python."""
 
     is_eager = False
 

@@ -1,4 +1,4 @@
-"""How replicas leave their context together: the work of `merge_call`.
+"""Brings replicas together for `merge_call`.
 
 The function that is given to `merge_call` sees the values of all replicas, and each
 replica gets its own part of the result. There is one function for each way to run

@@ -254,7 +254,7 @@ class Program:
         return made
 
     def _label_step(self, shapes: tuple[Any, ...], leaves: list[Any]) -> str:
-        """Return what this program is called between workers, with these shapes.
+        """Return the label by which workers compare this program, for these shapes.
 
         It has a digest of the program: workers that have another version of a step, or
         another constant in it, would compute together what none of them has written.

@@ -144,7 +144,7 @@ def _result(eqn: Any, given: list[Any]) -> Any:
 
 
 def _even_result(eqn: Any, given: list[Any]) -> Any:
-    """Return the mark of a result that no value of the table is needed for."""
+    """Return the mark of a result that does not depend on the table."""
     is_even = all(
         m is not None or v.aval.size == 1
         for v, m in zip(eqn.invars, given, strict=True)
@@ -168,7 +168,7 @@ def _sum_result(eqn: Any, mark: _Mark) -> Any:
 
 
 def _row(name: str, eqn: Any, rows: list[Any]) -> Any:
-    """Return what an elementwise operation has in a row without a gradient."""
+    """Return the content of a row without a gradient after an elementwise operation."""
     first = rows[0]
     if name in _KEEP_ZERO:
         return _ZERO if first == _ZERO else _ANY

@@ -86,7 +86,7 @@ def split(closed: Any, name: str) -> list[Stage]:
 
 
 def _check(eqn: Any, name: str) -> None:
-    """Raise if an equation has rows of variables asked for inside it."""
+    """Raise if a program inside an equation asks for rows of variables."""
     if any(map(has_lookups, inlining.inner(eqn))):
         raise ValueError(
             f"The function '{name}' looks rows of a variable up inside "

@@ -156,7 +156,7 @@ class _Cutter:
         return True
 
     def _require(self, values: Sequence[Any], what: str) -> None:
-        """Let the worker send values to the server that this one does not have."""
+        """Let the worker send the values that the server does not have."""
         for v in values:
             if replica_invariance.is_literal(v) or v in self._here:
                 continue
@@ -185,7 +185,7 @@ def _program(closed: Any, inputs: Any, outputs: Any, equations: Any) -> Any:
 
 
 def _drop_unused(closed: Any, fixed: int) -> tuple[Any, list[bool]]:
-    """Return a program without the inputs, after the first `fixed`, that it ignores."""
+    """Return a program without its unused inputs; the first `fixed` ones stay."""
     keep = [i < fixed for i in range(len(closed.jaxpr.invars))]
     wanted = [True] * len(closed.jaxpr.outvars)
     jaxpr, used = partial_eval.dce_jaxpr(closed.jaxpr, wanted, instantiate=keep)

@@ -77,7 +77,7 @@ class TracedFunction:
 
     @property
     def home(self) -> Any:
-        """The sharding of what it has on one device, or on all alike; None for any."""
+        """The sharding of its arrays that are not split by replica; None for any."""
         if self.mesh is not None:
             return self.mesh.replicated_sharding
         cells = [*self.read, *self.written]
@@ -301,7 +301,7 @@ def put_at_home(array: Any, home: Any, mesh: topology.Topology | None) -> Any:
 
     Args:
         array: the input.
-        home: the sharding of what the program has on one device, or on all alike.
+        home: the sharding of the program's arrays that are not split by replica.
         mesh: the devices of the program; None for a single device.
     """
     if isinstance(array, jax.Array) and array.sharding.device_set == home.device_set:

@@ -106,7 +106,7 @@ def parse(name: object) -> DeviceName:
 
 
 def _parse_number(text: str) -> int:
-    """Returns a number from 0 that digits mean.
+    """Returns the number, from 0, that a text of digits stands for.
 
     Raises:
         ValueError: there is something else, or a number that no device has.

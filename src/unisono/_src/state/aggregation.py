@@ -1,4 +1,4 @@
-"""How the values that replicas give to one assignment become one value."""
+"""Combines the values that replicas give to one assignment into one value."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def take(whole: Any, rows: Any) -> Any:
 
 
 def as_positions(rows: Any) -> Any:
-    """Returns positions as an array that no gradient follows; of NumPy's if it can."""
+    """Returns positions without a gradient, as a NumPy array if they are known."""
     found = jax_tapes.lower(rows)
     is_known = not isinstance(found, jax.core.Tracer)
     return np.asarray(found, np.int32) if is_known else jnp.asarray(found, jnp.int32)

@@ -11,7 +11,7 @@ from unisono._src.state.variables import ResourceVariable, Variable
 
 
 def make_zeros(shape: tuple[int, ...], dtype: Any, name: str, home: Any) -> Variable:
-    """Makes a variable of zeros on the servers of `home`, which nobody sends there."""
+    """Makes a variable of zeros on the servers of `home`; they make the zeros."""
     frame = ambient.current()
     with ambient.push(colocate=home):
         cell = storage.Cell(

@@ -327,7 +327,7 @@ def _row_positions(indices: Any) -> Any:
 
 
 def _check_key(key: Any) -> None:
-    """Raises `TypeError` if an index is an array that is no mask, or has one."""
+    """Raises `TypeError` if a key holds an array, unless the array is a mask."""
     for part in key if isinstance(key, tuple) else (key,):
         if isinstance(part, slice):
             ends = (part.start, part.stop, part.step)

@@ -1,4 +1,4 @@
-"""Where a strategy's methods may be called, and the context that they run in."""
+"""Checks where a strategy's methods are called, and enters the context they need."""
 
 # `_is_default`, `_extended` and `_placement` belong to strategies. They stay private
 # because programs see these classes.

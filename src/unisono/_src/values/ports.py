@@ -1,4 +1,4 @@
-"""How one replica meets the others: one kind of port for each way to run replicas."""
+"""Ports, by which a replica meets the others; one for each way to run replicas."""
 
 from __future__ import annotations
 

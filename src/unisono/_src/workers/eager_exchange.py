@@ -128,7 +128,7 @@ def _from_bits(x: np.ndarray, key: str | None) -> Any:
 
 
 def _round_up(size: int) -> int:
-    """Returns a size that is not smaller, out of few; JAX compiles each one anew."""
+    """Returns the next of a few sizes, because JAX compiles a program for each."""
     # Four sizes for each doubling, so at most a quarter too large.
     step = max(_ROUND, 1 << max(size.bit_length() - 3, 0))
     return -(-size // step) * step

@@ -427,7 +427,7 @@ class Guard:
         return found
 
     def _standpoint(self) -> worker_judgement.Standpoint:
-        """Returns what this worker knows of itself, to judge the others by."""
+        """Returns the state of this worker, by which it judges the others."""
         return worker_judgement.Standpoint(
             self._worker,
             self.step,
@@ -476,7 +476,7 @@ class Guard:
         return found or self._unexplained_error(error)
 
     def _unexplained_error(self, error: BaseException) -> errors.WorkerError:
-        """Returns the error for a broken collective of which nobody says why."""
+        """Returns the error for a broken collective that no worker explains."""
         if "timed out" in str(error).lower():
             return errors.WorkerStalledError(
                 f"Step {self.step} waited longer than {self._stall:g} s for the other "

@@ -249,7 +249,7 @@ def _list_blocks(starts: Any, shape: np.ndarray, stride: np.ndarray) -> np.ndarr
 def _place_around_holes(
     topology: TPUTopology, shape: np.ndarray, stride: np.ndarray, wanted: int
 ) -> np.ndarray:
-    """Returns the first blocks of cores that miss no device."""
+    """Returns the first blocks of cores in which no device is missing."""
     counts = topology.mesh_shape // (shape * stride) * stride
     every = [
         _find_block_start(i, counts.tolist(), shape, stride)
