@@ -215,8 +215,8 @@ class TPUClusterResolver(base.ClusterResolver):
             RuntimeError: the TPU has several workers, and they have not joined yet.
             ValueError: the workers have different numbers of devices.
 
-        >>> import unisono
-        >>> resolver = TPUClusterResolver("local")
+        >>> from unisono.distribute import cluster_resolver
+        >>> resolver = cluster_resolver.TPUClusterResolver("local")
         >>> found = resolver.get_tpu_system_metadata()  # On 8 CPU devices.
         >>> found.num_cores, found.num_hosts, found.devices[0]
         (8, 1, '/job:worker/replica:0/task:0/device:CPU:0')
