@@ -86,6 +86,7 @@ def ship(
     # The inputs in the new order, to trace the program with.
     avals = [v.aval for v in found.jaxpr.invars]
     given = [avals[places.index(i)] for i in range(count)] + avals[count:]
+    # Traced anew, in the order and with the types that travel.
     closed = jax.make_jaxpr(run)(*map(_struct, given))
     stages = tuple(
         _export(stage, found.name) for stage in server_lookups.split(closed, found.name)

@@ -73,6 +73,7 @@ class ParameterServer:
 
         The programs that requests name run in the same moment: the lock is held.
         """
+        # First all values, then the draws, so that all values are of one moment.
         asked = [Request(*r) for r in requests]
         with self._lock:
             # Changes are made in place, so what leaves is a copy, as rows are.

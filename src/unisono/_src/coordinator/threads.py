@@ -102,6 +102,7 @@ def _serve(calls: queue.SimpleQueue[Any]) -> None:
 
 
 def _carry_out(made: Future[Any], method: Callable[..., Any], args: Any) -> None:
+    # Lost before its turn came.
     if made.done():
         return
     try:

@@ -234,6 +234,7 @@ class GradientTape:
         >>> float(tape.gradient(z, v))
         2.0
         """
+        # A new trace in the place of the old one, whose arrays are freed.
         old = self._check_recording()
         self._end()
         old.release()
@@ -587,6 +588,7 @@ class GradientTape:
         """Free what the gradient needed, unless there may be another one."""
         if self._persistent:
             return
+        # Asked for after the gradient, too, when the recording is gone.
         self._watched = self.watched_variables()
         if self._is_open:
             self._end()

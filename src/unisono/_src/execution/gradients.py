@@ -82,6 +82,7 @@ class GradientFrame(frames.StateFrame):
         operands = tuple(map(frames.strip_gradient, change.operands))
         change = dataclasses.replace(change, operands=operands)
         self.parent.change(change, compute)
+        # The parent has computed the new values; here they get their gradient.
         for cell in change.cells:
             if cell in self._differentiated:
                 self.note_assignment(cell, self.parent.whole(cell))

@@ -232,6 +232,7 @@ class Feeds:
         """
         if not self._constants:
             return closed
+        # JAX keeps the very objects as constants of the program.
         number = {id(row): i for i, row in enumerate(self._constants)}
         places = [number.get(id(x)) for x in closed.consts]
 

@@ -221,6 +221,7 @@ def _restore_common(replica: _Replica, common: _Surroundings) -> None:
         replica.leave = _find_changes(now, common.settings)
     for state, value in replica.leave:
         state.set_local(value)
+    # A short question: most programs use neither Keras nor Flax.
     if sys.modules.keys().isdisjoint(library_hooks.known):
         return
     replica.locals = library_hooks.Locals.capture()

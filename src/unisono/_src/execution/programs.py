@@ -83,6 +83,8 @@ class Program:
         self._step_labels: dict[tuple[Any, ...], str] = {}
         # When cells were last checked for arrays that others hold; see `storage.Clock`.
         self._clock = -1
+        # Cells of another place are copied to the program's devices before each call,
+        # and their new values are brought back after it.
         self._must_place = any(self._is_elsewhere(c) for c in first.read)
         self._results_elsewhere = [
             c for c in self.written if self._is_elsewhere(c) or self._is_free(c)
@@ -133,6 +135,7 @@ class Program:
         return (
             self.outputs == other.outputs
             and self.written == other.written
+            # `_changes` are those of one trace.
             and not (self._changes or other.changes)
             and set(self.donated) | set(self.kept) == set(other.read)
             and self._may_raise == _has_callbacks(other.jaxpr)
@@ -323,6 +326,7 @@ class Program:
         if self._has_lookups:
             new, rest = self._run_in_stages([*donated, *kept], leaves)
         else:
+            # Waited for: a program that fails must have changed nothing on the servers.
             new, rest = jax.block_until_ready(self._jitted(donated, kept, leaves))
         for cell, array in zip(self.written, new, strict=True):
             cell.array = array

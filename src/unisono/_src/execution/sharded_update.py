@@ -76,6 +76,7 @@ def update(
     except NotByParts as reason:
         _log.info("A split variable is gathered for an update: %s", reason)
         return False
+    # Each replica gets its part of the sum; of cells that are not cut, the whole sum.
     summed = [
         split.scatter(g)
         if split

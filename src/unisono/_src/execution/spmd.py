@@ -266,7 +266,8 @@ def _take_out_values(tree: Any, topology: Topology) -> tuple[list[Any], Any]:
                     errors.replica_count_error("PerReplica", x.count, topology.replicas)
                 )
             )
-        # One number for all stays a Python number, which `if` and `range` can use.
+        # One number for all stays a Python number, which `if` and `range` can use. With
+        # other workers it is not known here whether they have the same one.
         if x.local is None and not topology.is_spread and _is_one_number(x):
             return x.values[0]
         found.append(x.stacked(topology))

@@ -338,6 +338,7 @@ def materialize(found: TracedFunction, leaves: Sequence[Any]) -> None:
     if home is not None:
         # A variable may be on a parameter device, away from the replicas.
         needed = [put_at_home(x, home, found.mesh) for x in needed]
+    # A program of its own, which runs once: the function's own program comes later.
     made = jax.jit(
         lambda spread, *xs: jax.core.eval_jaxpr(
             jaxpr, found.constants.fill_in(spread), *xs

@@ -63,6 +63,8 @@ class BranchFrame(frames.StateFrame):
             is_row = cell.is_stacked and not self._is_local
             return whole[index or 0] if is_row else whole
         trace_versions.check_reading(self.traces, self.versions, cell.name)
+        # Read as code of the frame around the body, which does not know the body's
+        # trace.
         with jax_traces.enter(self.parent.traces[0]):
             return self.parent.copy(cell, index)
 

@@ -109,6 +109,8 @@ class FunctionFrame(frames.StateFrame):
             found = rows_lib.take(self.whole(cell), rows)
             return found
         trace_versions.check_reading(self.traces, self.versions, cell.name)
+        # An operation that stands for the rows; `server_lookups` cuts the program
+        # there.
         found = rows_lib.lookup_p.bind(jnp.asarray(rows), cell=cell)
         return found
 
@@ -158,6 +160,7 @@ class FunctionFrame(frames.StateFrame):
         frames.check_level(cell, value, self.traces)
         if cell.is_stacked:
             value = jnp.broadcast_to(value, cell.stored_shape)
+        # Not in `written`: `materialize` stores it before the program runs.
         self.values[cell] = self.created[cell] = value
 
     def cells(self) -> Iterable[Cell]:

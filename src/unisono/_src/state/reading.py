@@ -102,6 +102,8 @@ def _aggregate(variable: Any, frame: ambient.Frame, source: frames.StateFrame) -
     aggregation = variable.state_cell.aggregation
     if aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
         if frame.port is not None and frame.port.is_spmd:
+            # A collective even here: the other replicas must learn what the first one
+            # has.
             return collectives.pick_local(source.copy(cell, None), 0)
         if frame.state is None and cell.is_spread:
             point = f"reading of variable '{cell.name}'"

@@ -203,6 +203,7 @@ class Cell:
         if not (self.is_spread and getattr(array, "is_fully_addressable", True)):
             return jax.device_put(array, sharding)
         if self.is_stacked:
+            # Rows of this process only: the other workers place theirs.
             return topology.stack([array[i : i + 1] for i in topology.local])
         return topology.spread(array)
 
@@ -228,6 +229,7 @@ class Cell:
         # The caller may hold the array, and a step would donate it.
         array = jnp.array(value, copy=True)
         if self.is_stacked:
+            # All replicas begin with the same value.
             array = jnp.broadcast_to(array, self.stored_shape)
         self.store(array, is_fresh=True)
 

@@ -266,6 +266,8 @@ class Variable(parts.VariableParts, metaclass=_Factory):
         if topology.is_spread and frames.frame().is_compiled:
             return tuple(self._component(i) for i in range(topology.replicas))
         if self._parts is None:
+            # Kept, so that a component is the same object each time: merging goes by
+            # identity.
             self._parts = tuple(self._component(i) for i in topology.local)
         return self._parts
 

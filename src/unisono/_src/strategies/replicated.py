@@ -66,6 +66,7 @@ class Replicated(local.LocalExtended, abc.ABC):
         self._cross_device_ops: CrossDeviceOps | None = placement.ops
         self._default_options = self._default_options.merge(communication)
         self._copies = self._topology.copies
+        # Parsed once: `Strategy.reduce` asks for it at every call.
         self._reduced_at = destinations.device_target(self._topology.home)
         self._is_central = placement.kind is Policy.CENTRAL
         if self._topology.is_spread:

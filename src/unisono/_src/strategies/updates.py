@@ -59,6 +59,7 @@ def update(
         own_args, own_kwargs = distributed.unwrap((args, kwargs), i, count)
         with _copy_frame(i, cell.topology):
             results.append(fn(copy, *own_args, **own_kwargs))
+    # If copies differ, the array from before is put back.
     mirroring.verify(cell, before, among_workers=True)
     return _group_results(results, group, topology)
 

@@ -238,6 +238,7 @@ class Update:
                     )
                 if is_found:
                     found[i] = its
+            # By numbers of rows: the decision does not depend on the numbers in them.
             self._tables[shapes] = found
         return self._tables[shapes]
 

@@ -127,6 +127,7 @@ class PerReplica(StandsForArray, DistributedValues):
         """
         if self._parts is None:
             if self._local is not None:
+                # Gathered by a collective: every replica then has the values of all.
                 return collectives.split_local(self._local, self._count)
             if jax_tapes.has_tracer(self._stacked):
                 return stacking.unstack(self._stacked, self._count)
@@ -188,6 +189,7 @@ class PerReplica(StandsForArray, DistributedValues):
         parts = self.values
         if jax_tapes.has_tracer(parts):
             return stacking.stack(parts, topology)
+        # At once, as in `values`: the result is kept in this object.
         with jax.ensure_compile_time_eval():
             self._stacked = stacking.stack(parts, topology)
         return self._stacked
@@ -249,6 +251,7 @@ class PerReplica(StandsForArray, DistributedValues):
 
     @classmethod
     def _tree_unflatten(cls, aux: Any, children: Sequence[Any]) -> Any:
+        # Taken apart in a replica: what comes back is the replica's plain value.
         if aux is None:
             return children[0]
         form, count, *first = aux

@@ -98,6 +98,8 @@ class TapeTracer(_LinearizeTracer):  # type: ignore[misc, valid-type]
 
     __slots__ = ()
 
+    # A trace that meets a tracer of another trace asks it for these two before it
+    # refuses it. After the block both answer with the array (decision 0024).
     def full_lower(self) -> Any:
         """Returns what an evaluating trace takes in place of this value."""
         return self if self._trace.is_recording else _full_lower(self.primal)
@@ -329,6 +331,7 @@ def _wrap_processing(name: str) -> Callable[..., Any]:
     original = getattr(_LinearizeTrace, name)
 
     def process(self: _TapeTrace, *args: Any, **kwargs: Any) -> Any:
+        # JAX gives the parameters of an operation as the last argument.
         if self.watched and args and isinstance(args[-1], dict):
             self.check_constants(args[-1])
         return self.keep(original(self, *args, **kwargs))

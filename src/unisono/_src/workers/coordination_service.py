@@ -29,6 +29,7 @@ _JOIN_SECONDS = 86_400
 
 def _connections(port: int) -> int | None:
     """Returns how many peers are connected to a port; None if that is not known."""
+    # JAX's service does not tell who is connected, so the system is asked.
     count = 0
     try:
         for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):

@@ -89,6 +89,7 @@ def broadcast_first(topology: Topology, point: str, value: Any) -> Any:
     kind = f"{point} of shape {value.shape} and type {value.dtype}"
     if value.nbytes <= _ROUND // 2:
         return jnp.asarray(gather(topology, kind, [value])[0][0])
+    # Only the point, with shape and type: the sum below needs equal sizes.
     gather(topology, kind, [])
     bits = np.asarray(_to_bits(value))
     data = np.frombuffer(bits.tobytes(), np.uint8)

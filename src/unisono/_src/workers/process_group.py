@@ -152,6 +152,8 @@ def start(group: ProcessGroup, mode: str, stall_seconds: float) -> None:
                 "cannot change while a program runs."
             )
         return
+    # In this order: hear the launcher, join JAX's service, watch the others, wait until
+    # all are there, and only then start the backend, which waits for all.
     limit = join_seconds()
     if launcher_news.NEWS.listen() and mode != worker_guard.OFF:
         # The launcher gives a worker that listens more time to end (decision 0023).
