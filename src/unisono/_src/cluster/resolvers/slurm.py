@@ -169,6 +169,7 @@ class SlurmClusterResolver(base.ClusterResolver):
     def _show_own_gpus(self, local: int) -> None:
         first = local * self._gpus_per_task
         mine = range(first, first + self._gpus_per_task)
+        # CUDA's own names, which need not be numbers.
         names = self._visible
         os.environ[_CUDA] = ",".join(names[i] if names else str(i) for i in mine)
 
