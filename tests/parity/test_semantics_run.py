@@ -410,6 +410,20 @@ def test_a_replica_that_waits_is_not_resumed_after_another_failed(s):
     assert not tf.distribute.has_strategy()
 
 
+def test_a_replica_that_is_ended_leaves_the_default_device_alone():
+    before = jnp.asarray(1.0).devices()
+
+    def fn():
+        if index() == 1:
+            raise KeyError("boom")
+        with jax.default_device(jax.devices()[2]):
+            context().merge_call(lambda st: 1)
+
+    with pytest.raises(KeyError, match="boom"):
+        tf.distribute.MirroredStrategy(["CPU:1", "CPU:0"]).run(fn)
+    assert jnp.asarray(1.0).devices() == before
+
+
 @pytest.mark.feature("D01")
 @pytest.mark.parametrize("how", [COMPILED, ENCLOSED])
 def test_a_compiled_step_that_fails_leaves_variables_as_they_were(s, how):

@@ -48,6 +48,7 @@ def count() -> dict[str, int]:
     """
     found: dict[str, int] = collections.defaultdict(int)
     platforms = os.environ.get("JAX_PLATFORMS", "").lower().split(",")
+    # JAX computes on the first platform that it has.
     if platforms[0] == "cpu":
         return found
     gpus = len(visible_gpus())

@@ -130,6 +130,7 @@ class ClusterSpec:
 
     def _as_list(self, job: str) -> list[str] | None:
         tasks = self._jobs[job]
+        # A process may know some tasks only; then indices cannot be places in a list.
         if sorted(tasks) != list(range(len(tasks))):
             return None
         return [tasks[i] for i in range(len(tasks))]

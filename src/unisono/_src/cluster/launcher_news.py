@@ -95,6 +95,7 @@ class News:
         """Calls a function with each end that was told, and that will be."""
         with self._lock:
             self._listeners.append(listener)
+            # Under the lock, so that an end is told once: here, or by `_add`.
             for ending in self.endings:
                 listener(ending)
 
@@ -135,5 +136,6 @@ def _find_pipe() -> int | None:
         found = os.fstat(int(number))
     except (OSError, OverflowError):
         return None
+    # A subprocess has the variable, but perhaps another file under this number.
     is_it = stat.S_ISFIFO(found.st_mode) and str(found.st_ino) == inode
     return int(number) if is_it else None

@@ -35,6 +35,7 @@ def _write(told: dict[str, object]) -> None:
         return
     line = json.dumps(told) + "\n"
     try:
+        # One write of a short line, which a pipe does not mix with those of others.
         os.write(int(descriptor), line.encode())
     except OSError:
         # The pipe is closed or full, or a forked child inherited only its number. In

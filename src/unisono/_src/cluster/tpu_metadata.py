@@ -1,4 +1,4 @@
-"""What a TPU consists of, as `TPUClusterResolver.get_tpu_system_metadata` tells it."""
+"""Describes a TPU, for `TPUClusterResolver.get_tpu_system_metadata`."""
 
 from __future__ import annotations
 

@@ -31,6 +31,7 @@ def excerpt(value: object) -> str:
     >>> excerpt("a" * 200)[-4:], excerpt(chr(27) + "[2J")
     ('a...', "'\\x1b[2J'")
     """
+    # Cut before it is escaped, because the text may be very long.
     text = ascii(value if not isinstance(value, str) else value[: _SHOWN + 1])
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 

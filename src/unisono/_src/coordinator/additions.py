@@ -68,6 +68,7 @@ def _find_term(new: Any, old: Any, made_by: dict[Any, Any]) -> tuple[str, Any]:
     is_old = [_origin(v, made_by) is old for v in equation.invars]
     if name in _SUMS and any(is_old):
         return "assign_add", equation.invars[1 if is_old[0] else 0]
+    # Only `old - x`: `x - old` is no change by a term.
     if name == "sub" and is_old[0]:
         return "assign_sub", equation.invars[1]
     return "assign", new

@@ -32,6 +32,8 @@ class ClosureQueue:
         # Guards all of the above, and is notified when any of it changes.
         self._changed = threading.Condition()
         # Held by `wait`: what is scheduled meanwhile in other threads comes later.
+        # Always taken before `_changed`. `get` and `finish` never take it, so that
+        # workers go on while a caller waits.
         self._cut_off = threading.Lock()
 
     def put(self, closure: Any) -> None:
@@ -115,6 +117,7 @@ class ClosureQueue:
                 for closure in given:
                     closure.cancel()
             else:
+                # In their old order, before all others.
                 self._waiting.extendleft(reversed(given))
             self._changed.notify_all()
 

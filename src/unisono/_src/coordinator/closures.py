@@ -86,6 +86,7 @@ def ship(
     # The inputs in the new order, to trace the program with.
     avals = [v.aval for v in found.jaxpr.invars]
     given = [avals[places.index(i)] for i in range(count)] + avals[count:]
+    # Traced anew, in the order and with the types that travel.
     closed = jax.make_jaxpr(run)(*map(_struct, given))
     stages = tuple(
         _export(stage, found.name) for stage in server_lookups.split(closed, found.name)
@@ -148,7 +149,7 @@ def _check_runs_elsewhere(found: TracedFunction) -> None:
 
 
 def _list_reads(cells: Sequence[Any], draws: servers.Draws) -> Any:
-    """Returns the values that a program reads of servers, and programs to read them."""
+    """Returns what a program reads from servers, and the programs of its draws."""
     reads, updates = [], []
     for cell in cells:
         server, names = cell.home.servers[0], []
@@ -167,6 +168,8 @@ def _list_effects(changes: Sequence[servers.Change]) -> Any:
     """
     effects, updates, position = [], [], 0
     for change in changes:
+        # An operation names its operands by their places among all that the program
+        # gives.
         operands = tuple(range(position, position + len(change.operands)))
         position += len(operands)
         keys = tuple(c.home.key for c in change.cells)

@@ -51,6 +51,9 @@ class _OnePerStrategy(type):
         return strategy._coordinator
 
 
+# The program's thread traces a function and puts a closure into the queue. For each
+# worker a thread takes closures from it, calls the worker, waits, and gives the result
+# to the `RemoteValue`. Servers are called by all these threads.
 class ClusterCoordinator(metaclass=_OnePerStrategy):
     """Schedules functions on the workers of a `ParameterServerStrategy`.
 
@@ -97,6 +100,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         self._runners = [
             WorkerRunner(i, carrier, servers, *parts) for i in range(workers)
         ]
+        # By the id of the trace. The trace is kept too, so that no other gets its id.
         self._shipments: dict[int, tuple[Any, closures.Shipment]] = {}
         self._numbers = itertools.count()
         self._turns = itertools.cycle(self._runners)
@@ -105,6 +109,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         self._threads: list[threading.Thread] = []
         if not self._is_synchronous:
             self._threads = [_start(runner) for runner in self._runners]
+        # A function, not a method, which would keep this object alive.
         self._close = weakref.finalize(
             self, _close, self._queue, self._runners, self._threads
         )
@@ -214,6 +219,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
 
     def _expect(self, compiled: Any, args: Any, kwargs: Any, shapes: Any) -> None:
         """Sets the shapes of the elements that iterators give to the next trace."""
+        # The first trace only tells which iterators the function uses.
         _, _, plan, _ = call_tracing.trace_call(compiled, args, kwargs)
         for source, wanted in zip(plan, shapes, strict=True):
             if isinstance(source, per_worker.PerWorkerIterator):

@@ -73,6 +73,8 @@ class Outbox:
         for places, call in self._sent:
             for place, error in zip(places, call.result()[0], strict=True):
                 if error is not None:
+                    # A closure may have changed several servers; its first error
+                    # counts.
                     failed.setdefault(place, error)
         self._sent.clear()
         return failed

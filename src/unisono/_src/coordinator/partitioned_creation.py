@@ -47,6 +47,8 @@ def create(
     shape, dtype = TensorShape(arguments["shape"]), arguments["dtype"]
     whole = None
     if not callable(given) or not shape.is_fully_defined() or dtype is None:
+        # The partitioner needs shape and type. If they were not given, the value has
+        # them.
         whole = operand(given() if callable(given) else given)
         whole = whole if hasattr(whole, "dtype") else jnp.asarray(whole)
         shape, dtype = TensorShape(whole.shape), dtype or whole.dtype
@@ -93,6 +95,7 @@ def _first_values(
 def _call_for_part(given: Any, shape: Any, offset: Any) -> Any:
     """Returns the part that a function makes; None if it makes no parts."""
     try:
+        # TensorFlow's keywords. A function that does not take them raises `TypeError`.
         return operand(given(partition_shape=shape, partition_offset=offset))
     except (TypeError, ValueError):
         return None

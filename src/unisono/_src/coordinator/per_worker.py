@@ -54,6 +54,7 @@ class PerWorkerIterator(host_inputs.HostIterator, PerWorkerValue):
 
     def _describe(self) -> Any:
         """Returns the description of an iterator by the first worker that answers."""
+        # Any worker will do: all make the dataset by the same function.
         worker = 0
         while self._found is None:
             try:
@@ -74,6 +75,7 @@ class PerWorkerIterator(host_inputs.HostIterator, PerWorkerValue):
         _, example, shapes = self._describe()
         if example is None:
             raise StopIteration
+        # Zeros that take no memory: a trace looks at shapes and types only.
         wanted = self.shapes or shapes
         return signature.rebuild(
             example,
@@ -131,6 +133,7 @@ class PerWorkerIterator(host_inputs.HostIterator, PerWorkerValue):
                 f"{self._workers} now. Use as many workers, or leave the iterator out "
                 "of the checkpoint."
             )
+        # All workers or none: what has moved goes back if one refuses.
         before = self.get_state()["workers"]
         try:
             for worker, position in enumerate(wanted):

@@ -34,6 +34,8 @@ class RemoteValue(Generic[_R]):
     """
 
     def __init__(self) -> None:
+        # Set last, by the thread of a worker: whoever has waited sees the value or
+        # error.
         self._event = threading.Event()
         self._value: Any = None
         self._error: BaseException | None = None

@@ -131,6 +131,7 @@ class Resources:
             except errors.UnavailableError:
                 self._built[worker].clear()
                 self._carrier.replace(WORKER, worker)
+                # By this the runner notices that the worker has none of its programs.
                 self.rounds[worker] += 1
             self.build(worker, list(self._makers))
 

@@ -51,6 +51,8 @@ class ParameterServer:
         """
         with self._lock:
             if isinstance(value, np.ndarray):
+                # A copy: changes are made in place, and with threads the caller has
+                # `value`.
                 self._values[key] = np.array(value)
             else:
                 self._values[key] = np.zeros(value[0], jnp.dtype(value[1]))
@@ -71,6 +73,7 @@ class ParameterServer:
 
         The programs that requests name run in the same moment: the lock is held.
         """
+        # First all values, then the draws, so that all values are of one moment.
         asked = [Request(*r) for r in requests]
         with self._lock:
             # Changes are made in place, so what leaves is a copy, as rows are.
@@ -170,6 +173,8 @@ class ParameterServer:
         apart = {place for _, place in operation.rows}
         rest = [x for i, x in enumerate(operands) if i not in apart]
         keys = (*operation.keys, *operation.reads)
+        # Some rows of a variable, or all of it. Reading does not copy a whole: the
+        # program is done before the next change.
         given = [self._read(Request(k, rows.get(i))) for i, k in enumerate(keys)]
         found = program(*given, *rest)
         for i, (key, value) in enumerate(zip(operation.keys, found, strict=True)):
@@ -232,6 +237,8 @@ class ParameterServer:
         Returns:
             By key, the rows that the coordinator must write.
         """
+        # Without the lock, which changes of variables need: nobody writes to what is
+        # held.
         held = self._held[number]
         os.mkdir(directory)
         return {

@@ -142,6 +142,8 @@ class HeldOnServers(servers.HeldValues):
         left: dict[row_files.Place, list[row_files.Rows]] = {}
         for index, cells in own.items():
             for cell in cells:
+                # Parts of one array, on several servers, differ in where they start
+                # only.
                 whole = places[cell]._replace(start=0)
                 left.setdefault(whole, []).extend(found[index][cell.home.key])
         row_files.finish(directory, folders.values(), left)

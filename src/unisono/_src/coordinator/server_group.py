@@ -59,6 +59,7 @@ class Servers(server_files.SavingServers):
             collections.deque()
         )
         # By server, the keys of the programs that it has.
+        # Threads may send a program twice, which does no harm.
         self._known: list[set[str]] = [set() for _ in range(count)]
         self._lock = threading.RLock()
 
@@ -67,6 +68,7 @@ class Servers(server_files.SavingServers):
         kept = random_keys.numbers_like(cell)
         size = int(np.prod(kept.shape)) * kept.dtype.itemsize
         with self._lock:
+            # TensorFlow goes round, whatever the size (docs/differences.md).
             wanted = self._find_wanted() or (int(np.argmin(self._bytes)),)
             key = f"{next(self._numbers)}:{cell.name}"
             workers = getattr(ambient.current().colocate, "workers", 0)
@@ -134,6 +136,7 @@ class Servers(server_files.SavingServers):
         self._forget_dropped()
         home = cell.home
         if random_keys.is_key(cell):
+            # Servers keep numbers; which keys they are is known here only.
             self._impls[home.key] = str(jax.random.key_impl(value))
             value = random_keys.to_numbers(value)
         if home.workers:
@@ -190,6 +193,8 @@ class Servers(server_files.SavingServers):
                     f"The variable '{cell.name}' has a value for each worker: use it "
                     "in scheduled functions, and read_all() on the coordinator."
                 )
+            # What several servers have, they all change in the same way; the first
+            # tells it.
             by_server.setdefault(cell.home.servers[0], []).append(i)
         found: dict[int, Any] = {}
         for server, places in by_server.items():
@@ -244,6 +249,7 @@ class Servers(server_files.SavingServers):
                 )
                 made = wanted_rows.pack(made)
                 by_server.setdefault(index, []).append(made)
+        # One message for each server, with its changes in order.
         for index, operations in by_server.items():
             what = f"changing '{changes[0].cells[0].name}'"
             self.call(index, what, "push", operations)
@@ -324,6 +330,8 @@ class Servers(server_files.SavingServers):
     def replace(self, index: int) -> None:
         """Starts a server again, with zeros for all that the lost one held."""
         self._carrier.replace(SERVER, index)
+        # The new server is empty. Zeros take the places of the variables, so that a
+        # restore finds them.
         self._known[index].clear()
         for key, (name, *zeros) in list(self.held[index].items()):
             self.call(index, f"creating '{name}'", "create", key, tuple(zeros))

@@ -81,6 +81,8 @@ class ServerRecovery:
             self._replace_and_restore(server, self._restore)
         finally:
             with self._changed:
+                # Also after a failure: those that waited for this round do not repeat
+                # it; their closures run again, and find out by themselves.
                 self.rounds += 1
                 self._is_busy = False
                 self._changed.notify_all()

@@ -55,6 +55,8 @@ class _Task:
             if self.is_lost:
                 made.set_exception(self.lost_error())
                 return made
+            # Noted under the lock that `lose` takes, so that every call fails or is
+            # refused.
             self._open.add(made)
         made.add_done_callback(self._open.discard)
         todo = (made, getattr(self.target, method), args)
@@ -100,6 +102,7 @@ def _serve(calls: queue.SimpleQueue[Any]) -> None:
 
 
 def _carry_out(made: Future[Any], method: Callable[..., Any], args: Any) -> None:
+    # Lost before its turn came.
     if made.done():
         return
     try:
@@ -239,6 +242,7 @@ class ThreadCarrier(Carrier):
                 handles = [_ThreadHandle(self, s, task) for s in every]
                 task.target = Worker(index, handles)
             if (kind, index) in self.tasks:
+                # `stop` waits for the thread of a lost task, too.
                 self._lost.append(self.tasks[kind, index])
             self.tasks[kind, index] = task
 

@@ -32,14 +32,15 @@ def wait(call: Future[Any], kind: str, index: int, what: str) -> Any:
     try:
         return call.result(_NEWS)
     except concurrent.futures.TimeoutError:
+        # The error of the call itself, or a result that came as the wait ended.
         if call.done():
-            raise
+            return call.result()
     _log.warning("The %s %d has not answered for %d s: %s.", kind, index, _NEWS, what)
     try:
         return call.result(PATIENCE - _NEWS)
     except concurrent.futures.TimeoutError:
         if call.done():
-            raise
+            return call.result()
         raise errors.UnavailableError(
             f"The {kind} {index} has not answered for {PATIENCE:.0f} s: {what}.",
             kind,

@@ -60,6 +60,8 @@ class Worker:
 
     def add_program(self, program: ClosureProgram) -> None:
         """Takes the program of closures, which `run` then names by its key."""
+        # A carrier may turn named tuples into plain ones. The worker's own keys are
+        # filled in once, not at every run.
         given = ClosureProgram(*program)
         reads = tuple((s, self._own_key(k), p) for s, k, p in given.reads)
         effects = [Effect(*e) for e in given.effects]
@@ -153,6 +155,8 @@ class Worker:
                 try:
                     found = self.run(*job)
                 except errors.UnavailableError:
+                    # A server is gone: the coordinator handles that for the whole
+                    # batch.
                     raise
                 except Exception:
                     # The coordinator runs this one alone, and it gets its error there.
@@ -183,6 +187,7 @@ class Worker:
             except StopIteration:
                 raise host_inputs.EndOfSequenceError from None
             taken.append((source, element))
+            # Only the arrays count: the program has the structure of the element.
             signature.flatten(element, flat, None)
             found.append([np.asarray(x) for x in flat])
         shapes = tuple(describe(arrays) for arrays in found)
@@ -230,6 +235,7 @@ class Worker:
         if self._outbox is not None:
             answers = self._outbox.pull(asked)
         else:
+            # All servers are asked before the first answer is waited for.
             calls = {s: self._servers[s].call("pull", x) for s, x in asked.items()}
             answers = {s: call.result() for s, call in calls.items()}
         found: dict[int, np.ndarray] = {}

@@ -53,6 +53,7 @@ class WorkerFunction:
 
     def make(self) -> Any:
         """Returns the dataset, on a worker."""
+        # One pipeline of one: each worker reads all of its own dataset.
         context = pipelines.dataset_functions.InputContext(1, 0, self._replicas)
         return pipelines.dataset_functions.call_dataset_fn(self._dataset_fn, context)
 

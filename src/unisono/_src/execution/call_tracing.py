@@ -39,6 +39,7 @@ def trace_call(
     if isinstance(fn, ConcreteFunction):
         call = fn._complete(args, kwargs)
         args, kwargs = call.args, call.kwargs
+        # A concrete function calls a method of the `Function` that made it.
         fn = fn._call.__self__  # type: ignore[attr-defined]
     function: Any = function_lib.find_compiled(fn, None) or fn
     if function.input_signature is not None:
@@ -54,6 +55,8 @@ def trace_call(
     among = signature.find_iterators(rest)
     feeds = host_inputs.Feeds(among, mesh)
     try:
+        # As `Function._run_with_elements` does, but nothing runs, so that all elements
+        # go back to their iterators.
         for source in function._kept.plans.get(key, ()):
             feeds.pull(source)
         fed_key = ((*rest, *feeds.parts), *key[1:])

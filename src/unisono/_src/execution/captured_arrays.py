@@ -34,6 +34,7 @@ class Constants:
         self._is_input = [mesh is not None and _is_input(x, mesh) for x in values]
         pairs = zip(values, self._is_input, strict=True)
         self.captured = [x for x, is_input in pairs if is_input]
+        # Once for each trace: every call passes the same arrays.
         self.spread = [mesh.spread(x) for x in self.captured if mesh is not None]
 
     def fill_in(self, spread: Sequence[Any]) -> list[Any]:

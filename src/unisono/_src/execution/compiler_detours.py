@@ -108,6 +108,8 @@ def _rewrite_indexing(equation: Any, mapped: Any) -> list[Any]:
     ]
     is_gather = equation.primitive.name == "gather"
     after = _layout_equation(mapped, result.aval, whole if is_gather else split)
+    # The operation now reads the laid out operands, and the last layout gives the
+    # result that other equations know.
     between = equation.replace(
         invars=[e.outvars[0] for e in before], outvars=after.invars
     )

@@ -18,6 +18,7 @@ from unisono._src.values import distributed
 
 # The sizes that stand for one that a spec leaves open. A size of the result that is not
 # the same for both is open, too.
+# Not 1, which would broadcast against any other size.
 _SIZES = (2, 3)
 
 
@@ -57,6 +58,7 @@ class ConcreteFunction:
         given: tuple[tuple[Any, ...], dict[str, Any]],
         traces: Sequence[traced_function.TracedFunction],
     ) -> None:
+        # Traces for different sizes differ in the shapes of results only.
         first = traces[0]
         self._call = call
         self._parameters = parameters
@@ -89,7 +91,7 @@ class ConcreteFunction:
 
     @property
     def trainable_variables(self) -> tuple[variables.Variable, ...]:
-        """Those of the variables that optimizers should update.
+        """The variables that optimizers should update.
 
         >>> import unisono
         >>> v = unisono.Variable(1.0, trainable=False)

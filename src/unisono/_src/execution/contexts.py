@@ -45,6 +45,7 @@ class ReplicaContext:
         self._strategy = strategy
         self._id: Any = replica_id_in_sync_group
         self._port = port or ports.Solo()
+        # A stack, because a program may enter one context several times.
         self._entered: list[Any] = []
 
     @property

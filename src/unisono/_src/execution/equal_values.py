@@ -100,6 +100,8 @@ class _Numbering:
         name, count = eqn.primitive.name, len(eqn.outvars)
         if name in _COPYING:
             return operands
+        # Look into calls: the two values may be computed partly inside and partly
+        # outside.
         inner = replica_invariance.called_program(eqn)
         if inner is not None and len(inner[0].invars) == len(operands):
             return self.outputs(*inner, operands)

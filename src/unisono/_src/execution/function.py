@@ -43,7 +43,7 @@ _functions: weakref.WeakSet[Function[..., Any]] = weakref.WeakSet()
 
 @final
 class _Mode:
-    """How all functions of the process are called."""
+    """Says whether all functions of the process run as plain Python."""
 
     is_eager = False
 
@@ -162,6 +162,7 @@ class Function(Generic[_P, _R_co]):
         # Of a function made by `for_strategy`, the devices of the strategy.
         self._topology: Topology | None = None
         _functions.add(self)
+        # Not its `__dict__`: that of a `Function` would replace the fields above.
         functools.update_wrapper(self, python_function, updated=())
         if name is not None:
             self.__name__ = name
@@ -228,6 +229,7 @@ class Function(Generic[_P, _R_co]):
     ) -> Any:
         """Run the program of a signature; trace it first if there is none."""
         plan = self._kept.plans.get(key)
+        # A function that takes elements is found by them, too, once they are pulled.
         program = None if plan else self._kept.find(key, leaves)
         if program is not None:
             return program.call(leaves)
@@ -265,6 +267,8 @@ class Function(Generic[_P, _R_co]):
                 fed_key = ((*key[0], *feeds.parts), *key[1:])
                 program = self._kept.find(fed_key, [*leaves, *feeds.arrays])
             if program is None:
+                # It pulls what it needs; each trace of a signature must take as many
+                # elements.
                 program = self._trace(key, leaves, mesh, feeds)
                 feeds.check_length(self._kept.plans.setdefault(key, feeds.plan[:]))
             return program.call([*leaves, *feeds.arrays])

@@ -162,6 +162,7 @@ class GradientTape:
 
     def _begin(self, recording: Recording, outer: ambient.Frame) -> None:
         """Make a recording current."""
+        # The recording first: opening may raise, and nothing else has changed by then.
         recording.open()
         self._libraries = library_hooks.enter_tapes()
         inner = outer._replace(tape=recording)
@@ -233,6 +234,7 @@ class GradientTape:
         >>> float(tape.gradient(z, v))
         2.0
         """
+        # A new trace in the place of the old one, whose arrays are freed.
         old = self._check_recording()
         self._end()
         old.release()
@@ -298,6 +300,7 @@ class GradientTape:
                 x.dtype,
             )
         elif is_variable:
+            # Only the shape is needed, so no tape follows this read.
             with ambient.push(tape=None):
                 like = _placeholder_of(x) if _is_on_server(x) else pullbacks.read(x)
             owner = x.owner if isinstance(x, library_hooks.Held) else x
@@ -486,6 +489,7 @@ class GradientTape:
         )
         found: list[Any] = [None] * len(wanted)
         if given:
+            # One pullback for each number of the target, all at once.
             rows = jnp.eye(whole.size, dtype=whole.dtype)
             rows = rows.reshape(whole.size, *whole.shape)
             found = jax.vmap(lambda row: pull([row]))(rows)
@@ -575,6 +579,8 @@ class GradientTape:
                     "its own block, which cannot follow it. Leave the block first; for "
                     "second derivatives put a tape inside another one."
                 )
+            # A tape that is not persistent ends here, so that it need not follow its
+            # own gradient. `_finish` closes the block.
             recording.pause()
         return recording
 
@@ -582,6 +588,7 @@ class GradientTape:
         """Free what the gradient needed, unless there may be another one."""
         if self._persistent:
             return
+        # Asked for after the gradient, too, when the recording is gone.
         self._watched = self.watched_variables()
         if self._is_open:
             self._end()

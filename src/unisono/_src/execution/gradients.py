@@ -82,6 +82,7 @@ class GradientFrame(frames.StateFrame):
         operands = tuple(map(frames.strip_gradient, change.operands))
         change = dataclasses.replace(change, operands=operands)
         self.parent.change(change, compute)
+        # The parent has computed the new values; here they get their gradient.
         for cell in change.cells:
             if cell in self._differentiated:
                 self.note_assignment(cell, self.parent.whole(cell))
@@ -269,6 +270,7 @@ def grad(
     >>> float(gradient), aux
     (6.0, 'note')
     """
+    # With `has_aux` the value is a pair, whose second part is the auxiliary data.
     both: Callable[..., Any] = value_and_grad(fn, variables_, has_aux)  # type: ignore[call-overload]
 
     @functools.wraps(fn)

@@ -195,6 +195,8 @@ class Feeds:
     def _pull_while_tracing(self, source: Any) -> Any:
         """Pull one more element, and return it in traced form."""
         start = len(self.arrays)
+        # As if the call had pulled it before the trace: the iterator may itself run
+        # compiled functions, which must not become part of this program.
         inside = ambient.swap(self._outside)
         try:
             with jax.ensure_compile_time_eval():
@@ -230,6 +232,7 @@ class Feeds:
         """
         if not self._constants:
             return closed
+        # JAX keeps the very objects as constants of the program.
         number = {id(row): i for i, row in enumerate(self._constants)}
         places = [number.get(id(x)) for x in closed.consts]
 
@@ -247,6 +250,7 @@ def _replace_iterators(tree: Any) -> Any:
     count = itertools.count()
 
     def leaf(x: Any) -> Any:
+        # By number: the program serves every call, whichever iterators it is given.
         return IteratorHandle(next(count)) if isinstance(x, signature.Source) else x
 
     return nest.map_structure(leaf, tree)

@@ -63,6 +63,7 @@ def _evaluate(
         if eqn.primitive.name in _CALLS and hasattr(called, "consts"):
             out = _evaluate(called.jaxpr, called.consts, given, with_branches)
         elif with_branches and eqn.primitive.name == "cond" and not eqn.effects:
+            # Evaluate every branch and select: a branch cannot be cut, a selection can.
             which, *rest = given
             branches = [
                 _evaluate(b.jaxpr, b.consts, rest, True) for b in eqn.params["branches"]

@@ -1,4 +1,4 @@
-"""Which compiled programs a function keeps, and the warning when they get many."""
+"""Keeps the compiled programs of a function, and warns when they get many."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _GROUP = 256
 
 @final
 class _GonePrograms:
-    """How many programs of the process have gone since JAX has forgotten its traces."""
+    """Counts the programs that have gone since JAX last forgot its traces."""
 
     count = 0
 
 
 @final
 class Limit:
-    """How many programs a function keeps, and which of them was used last.
+    """Limits how many programs a function keeps, and knows which it used last.
 
     The functions that are made of one function, for strategies or for what it runs on
     the host, share its limit.
@@ -110,6 +110,7 @@ class Limit:
             while len(self._by_age) > self.count:
                 oldest = next(iter(self._by_age))
                 gone.append((oldest, *self._by_age.pop(oldest)))
+        # Outside the lock: `release` goes into JAX.
         for oldest, alive, its_key in gone:
             holder = alive()
             if holder is not None:

@@ -160,6 +160,8 @@ def replicas_in_turn(topology: Topology) -> range:
 
 def _run_rounds(replicas: list[_Replica], common: _Surroundings) -> list[Any]:
     """Resume the replicas in turn, and merge what they ask for, until all return."""
+    # One answer for each replica; None in the first round, which starts the functions:
+    # they take no arguments. Later rounds give `hub.switch` its result.
     answers: Sequence[Any] | None = None
     while True:
         waiting = 0
@@ -190,6 +192,7 @@ def _resume(replica: _Replica, common: _Surroundings, answer: tuple[Any, ...]) -
         _restore_common(replica, common)
         _separate_versions(common)
         replica.frame = ambient.swap(outer)
+    # What the greenlet gave is a request if it waits, and its result if it has ended.
     if replica.greenlet.dead:
         if replica.frame.port.has_tapes:
             # Values of its tapes, all of which have ended, are plain arrays again.
@@ -218,6 +221,7 @@ def _restore_common(replica: _Replica, common: _Surroundings) -> None:
         replica.leave = _find_changes(now, common.settings)
     for state, value in replica.leave:
         state.set_local(value)
+    # A short question: most programs use neither Keras nor Flax.
     if sys.modules.keys().isdisjoint(library_hooks.known):
         return
     replica.locals = library_hooks.Locals.capture()
@@ -236,6 +240,7 @@ def _stop(replica: _Replica, common: _Surroundings) -> None:
         with contextlib.suppress(errors.ReplicaStop):
             replica.greenlet.throw(errors.ReplicaStop)
     finally:
-        if common.locals is not None:
-            common.locals.apply()
+        # A block that ends here, such as `with jax.default_device(...)`, has gone back
+        # to what the replica had before it.
+        _restore_common(replica, common)
         ambient.swap(outer)

@@ -1,4 +1,4 @@
-"""How replicas leave their context together: the work of `merge_call`.
+"""Brings replicas together for `merge_call`.
 
 The function that is given to `merge_call` sees the values of all replicas, and each
 replica gets its own part of the result. There is one function for each way to run
@@ -49,8 +49,11 @@ def enter_cross_replica(strategy: Any, port: Any) -> Any:
 
 def _merge_alone(strategy: Any, merge_fn: Any, args: Any, kwargs: Any) -> Any:
     """Call `merge_fn` for the only replica."""
+    # Outside every scope there is no strategy to be current, only a default one.
     owner = None if ambient.current().strategy is None else strategy
     with enter_cross_replica(owner, None):
+        # Nothing is wrapped for one replica, as in TensorFlow; but a component of a
+        # variable becomes the variable.
         args = distributed.regroup([tuple(args)])
         merged = merge_fn(strategy, *args, **distributed.regroup([kwargs]))
     return distributed.unwrap(merged, 0, 1)
@@ -102,6 +105,8 @@ def _own_part(x: distributed.PerReplica) -> Any:
 def _merge_spmd(strategy: Any, port: Any, merge_fn: Any, args: Any, kwargs: Any) -> Any:
     """Call `merge_fn` once in the program that serves all replicas."""
 
+    # No gradient goes through `merge_call`: replicas that take turns meet outside their
+    # gradients, and both ways to run them must give the same numbers.
     def detach(tree: Any) -> Any:
         return jax.tree.map(frames.strip_gradient, tree)
 

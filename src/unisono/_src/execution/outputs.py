@@ -97,10 +97,13 @@ def _keep_local_parts(tree: Any, mesh: Topology) -> Any:
         if not isinstance(x, distributed.PerReplica):
             return collectives.own_copy(x)
         parts = x.values
+        # A program that replicas of all workers made in turn has a part for each of
+        # them.
         if len(parts) == mesh.replicas:
             found = [parts[i] for i in mesh.local]
             parts = tuple(jax.tree.map(collectives.own_copy, found))
             x = distributed.PerReplica(parts, mesh)
+        # As in TensorFlow, a worker with one replica gets the plain value.
         return parts[0] if mesh.copies == 1 else x
 
     return nest.map_leaves(leaf, tree, distributed.PerReplica)

@@ -29,6 +29,8 @@ def check(jaxpr: Any) -> None:
             split along both space and channels.
     """
     found = list(_equations(jaxpr))
+    # Which array a split is for is not followed: any array of an image's rank counts as
+    # an image. So a program that would be right may be refused.
     splits = {
         _split_axes(e) for e in found if e.primitive.name == "sharding_constraint"
     }

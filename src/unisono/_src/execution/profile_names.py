@@ -36,6 +36,7 @@ class _ProfileState:
 def give_name(evaluate: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Return a function that calls `evaluate` and is called `name` in XLA programs."""
 
+    # JAX calls the program after the function, and a bound method cannot be renamed.
     def call(donated: Any, kept: Any, leaves: Any) -> Any:
         return evaluate(donated, kept, leaves)
 

@@ -71,6 +71,10 @@ def require(
         if not bool(ok):
             raise tell(*map(np.asarray, values))
         return
+    # Three cases are left. In a program the callback notes the failure, and the call
+    # raises it. In a transformation of eager code, such as `jax.vmap`, this function
+    # waits and raises. In a `jax.jit` of the user nobody else would, so the callback
+    # raises.
     number = next(_Notes.numbers)
     is_program = frames.frame().is_compiled
     is_eager = jax_traces.is_eager(jax_traces.reading_trace())

@@ -31,6 +31,8 @@ def digest_jaxpr(jaxpr: Any) -> str:
 
 def _lines(jaxpr: Any) -> Iterator[str]:
     for equation in jaxpr.eqns:
+        # A literal has `val`. Names of variables are left out: they differ between
+        # traces.
         given = [str(getattr(x, "val", x.aval)) for x in equation.invars]
         made = [str(x.aval) for x in equation.outvars]
         yield f"{equation.primitive.name} {given} {made}"

@@ -50,6 +50,8 @@ def all_reduce(
 
     own = collectives.as_array(operand(x))
     if not port.is_spmd:
+        # Replicas that take turns: `meet` lets the gradient pass by the same function.
         return port.meet(combine, own, combine)
+    # In an SPMD program the rule is given to JAX, as TensorFlow has it.
     reduce.defvjp(lambda x: (reduce(x), None), lambda _, ct: (reduce(ct),))
     return reduce(own)

@@ -83,6 +83,8 @@ class Program:
         self._step_labels: dict[tuple[Any, ...], str] = {}
         # When cells were last checked for arrays that others hold; see `storage.Clock`.
         self._clock = -1
+        # Cells of another place are copied to the program's devices before each call,
+        # and their new values are brought back after it.
         self._must_place = any(self._is_elsewhere(c) for c in first.read)
         self._results_elsewhere = [
             c for c in self.written if self._is_elsewhere(c) or self._is_free(c)
@@ -95,6 +97,8 @@ class Program:
             # A callback may fail while the program runs. The old arrays must then still
             # be there.
             donate_argnums=() if self._may_raise else 0,
+            # Without it XLA may lay a new array out in another way than the old one,
+            # and JAX would compile the next call for the new layout.
             out_shardings=self._out_shardings(first),
         )
         self._clear_cache = jitted.clear_cache
@@ -103,6 +107,7 @@ class Program:
         self._jitted = self._with_spread(jitted)
         self._lower = self._with_spread(jitted.lower)
         self._collect = outputs_lib.collector(first.outputs, first.mesh)
+        # The kind of call is chosen once, so that a step asks for none of this.
         self._call_alone = self._call_carefully if self._may_raise else self._call
         self.call: Any = (
             self._call_together if first.needs_all_workers else self._call_alone
@@ -112,6 +117,7 @@ class Program:
         self._staged: dict[Any, server_lookups.Staged] = {}
         if first.uses_servers:
             self.call = self._call_with_servers
+        # Last, because it may wrap `call`.
         profile_names.watch(self)
 
     def _is_elsewhere(self, cell: Cell) -> bool:
@@ -129,6 +135,7 @@ class Program:
         return (
             self.outputs == other.outputs
             and self.written == other.written
+            # `_changes` are those of one trace.
             and not (self._changes or other.changes)
             and set(self.donated) | set(self.kept) == set(other.read)
             and self._may_raise == _has_callbacks(other.jaxpr)
@@ -182,12 +189,15 @@ class Program:
         found = self._traces.get(aval_key(leaves))
         if found is None:
             raise Miss
+        # A trace has its inputs in the order of its own `read`; the program has the
+        # donated ones first, and captured arrays behind the kept ones.
         spread, kept = kept[len(self.kept) :], kept[: len(self.kept)]
         by_cell = dict(zip([*self.donated, *self.kept], [*donated, *kept], strict=True))
         inputs = [_gather_if_needed(c, by_cell[c], found) for c in found.read]
         consts = found.constants.fill_in(spread)
         out = jax.core.eval_jaxpr(found.jaxpr, consts, *inputs, *leaves)
         count = len(self.written)
+        # Outputs too: XLA carries a split of an output back into the program.
         stored = zip(self.written, out, strict=False)
         return [_gather_if_needed(c, x, found) for c, x in stored], out[count:]
 
@@ -222,6 +232,8 @@ class Program:
             _throttle.count += 1
             if _throttle.count >= _throttle.group:
                 _throttle.wait(done[0][1], done[0][0])
+        # Rare: a variable lives elsewhere, or eager code has read a variable in a body
+        # that JAX has cached and must not use again (decision 0008).
         if self._results_elsewhere or _eager.has_read:
             self._bring_home()
             _eager.note_change()
@@ -245,7 +257,7 @@ class Program:
         return made
 
     def _label_step(self, shapes: tuple[Any, ...], leaves: list[Any]) -> str:
-        """Return what this program is called between workers, with these shapes.
+        """Return the label by which workers compare this program, for these shapes.
 
         It has a digest of the program: workers that have another version of a step, or
         another constant in it, would compute together what none of them has written.
@@ -257,6 +269,8 @@ class Program:
         if found is None:
             raise Miss
         if found.has_worker_parts:
+            # Workers take local results of uneven shapes, so their programs differ by
+            # design (decision 0013).
             mark = "of this worker"
         elif self._may_raise:
             mark = program_digest.digest_jaxpr(found.jaxpr)
@@ -271,6 +285,8 @@ class Program:
 
         Otherwise raise `error`, in the user's terms.
         """
+        # JAX has looked at the devices before it donated anything, so the second call
+        # finds all arrays. `_call` still holds the lock, which is reentrant.
         if self._must_place or "incompatible devices" not in str(error):
             raise self._explain_failure(watchdog.explain(error)) from None
         # From now on: the next call most likely has its arguments there too.
@@ -286,6 +302,7 @@ class Program:
         donated, kept, leaves = self._place_inputs(donated, kept, leaves)
         program_checks.clear()
         new, flat = jax.block_until_ready(self._jitted(donated, kept, leaves))
+        # Arrays may be ready before the callbacks have run.
         jax.effects_barrier()
         program_checks.raise_failure()
         for cell, array in zip(self.written, new, strict=True):
@@ -297,6 +314,9 @@ class Program:
         """Call a program whose variables are, in part, on parameter servers."""
         mirroring.settle([*self.donated, *self.kept])
         cells = [*self.donated, *self.kept]
+        # Read everything at once, run, store what is kept here, and send the changes. A
+        # value that was read never goes back: others may have changed it (decision
+        # 0026).
         draws, later = servers.split_draws(self._changes, cells)
         arrays = servers.read_all(cells, draws)
         count = len(self.donated)
@@ -306,6 +326,7 @@ class Program:
         if self._has_lookups:
             new, rest = self._run_in_stages([*donated, *kept], leaves)
         else:
+            # Waited for: a program that fails must have changed nothing on the servers.
             new, rest = jax.block_until_ready(self._jitted(donated, kept, leaves))
         for cell, array in zip(self.written, new, strict=True):
             cell.array = array
@@ -333,6 +354,8 @@ class Program:
         """Move new arrays back to the devices of cells that live elsewhere."""
         for cell in self._results_elsewhere:
             home = cell.sharding or jax.local_devices()[0]
+            # A cell that may be anywhere goes back uncommitted, so that JAX may combine
+            # it with arrays of other devices.
             moved = jax.device_put(collectives.own_copy(cell.array), home)
             cell.array = moved if cell.sharding else collectives.release(moved)
 
@@ -357,6 +380,8 @@ class Program:
 
         It names the variables whose donated arrays are lost.
         """
+        # JAX deletes donated arrays when it dispatches; an error before that loses
+        # none.
         lost = [c.name for c in self.donated if c.array.is_deleted()]
         if isinstance(error, errors.WorkerError):
             error.lost = tuple(lost)

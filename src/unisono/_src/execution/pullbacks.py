@@ -92,6 +92,7 @@ def differentiate(
     """
     _follow_unread(recording, targets, wanted)
     tangents = [recording.find_tangent(key_of(t)) for t in targets]
+    # What has no tangent was not followed, and has no gradient.
     given = [i for i, t in enumerate(tangents) if t is not None]
     sources = [recording.find_tangent(key_of(x)) for x in wanted]
     known = [i for i, t in enumerate(sources) if t is not None]

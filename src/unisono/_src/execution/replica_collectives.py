@@ -128,6 +128,8 @@ def _gather_leaf(port: Any, axis: int, x: Any) -> Any:
         sizes[:] = [jnp.shape(p)[axis] for p in every]
         return collectives.hand_out(whole, devices)
 
+    # Each replica used the whole, so the gradients of all are added, and each gets the
+    # piece that it gave.
     def transpose(cotangents: list[Any]) -> Sequence[Any]:
         op = ReduceOp.SUM
         every = collectives.all_parts(cotangents, topology, "gradient of all_gather")
@@ -144,5 +146,7 @@ def _result_devices() -> Sequence[Any]:
     frame = ambient.current()
     topology: Topology = frame.placement.topology
     if (frame.state or frames.EAGER).is_compiled:
+        # In a program the replicas of all workers take turns, and XLA places the
+        # values.
         return [None] * topology.replicas
     return topology.local_devices

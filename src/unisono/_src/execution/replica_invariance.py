@@ -31,12 +31,15 @@ class Invariance:
             RuntimeError: replicas may meet different numbers of times.
         """
         known = dict(zip(jaxpr.invars, inputs, strict=True))
+        # A constant is part of the one program that all replicas run.
         known.update((v, True) for v in jaxpr.constvars)
         for eqn in jaxpr.eqns:
             self._follow_equation(eqn, known)
         return [self._is_equal(v, known) for v in jaxpr.outvars]
 
     def _is_equal(self, var: Any, known: dict[Any, bool]) -> bool:
+        # Unknown counts as unequal: a false alarm is possible, a silent divergence is
+        # not.
         return True if is_literal(var) else known.get(var, False)
 
     def _follow_equation(self, eqn: Any, known: dict[Any, bool]) -> None:

@@ -81,4 +81,5 @@ def _add(whole: Any, sparse: list[IndexedSlices]) -> Any:
     joined = sparse[0] if len(sparse) == 1 else concatenate(sparse, None)
     if whole is None:
         return joined
+    # Rows that a part does not have are at the position `rows.ABSENT`.
     return whole.at[joined.indices].add(joined.values, mode="drop")

@@ -82,6 +82,9 @@ def is_by_rows(
     return marks == wanted
 
 
+# As in `sharded_update`: if two programs differ in nothing but the number of rows, each
+# row is computed by itself. Here it must follow, too, that a row without a gradient
+# comes out as it went in.
 def _walk(whole: Any, part: Any, count: int, table: Any, gradient: int) -> list[Any]:
     """Return the marks of the results of an update."""
     if len(whole.jaxpr.eqns) != len(part.jaxpr.eqns):
@@ -98,6 +101,7 @@ def _walk(whole: Any, part: Any, count: int, table: Any, gradient: int) -> list[
         _check_alike(a, b)
         given = [_mark_of(v, marks) for v in a.invars]
         found = _result(a, given)
+        # Parameters may depend on the number of rows only where rows are followed.
         if found is None and not jaxpr_equality.has_same_params(a, b):
             raise _NotByRows
         marks.update((v, found) for v in a.outvars if found is not None)
@@ -140,7 +144,7 @@ def _result(eqn: Any, given: list[Any]) -> Any:
 
 
 def _even_result(eqn: Any, given: list[Any]) -> Any:
-    """Return the mark of a result that no value of the table is needed for."""
+    """Return the mark of a result that does not depend on the table."""
     is_even = all(
         m is not None or v.aval.size == 1
         for v, m in zip(eqn.invars, given, strict=True)
@@ -164,7 +168,7 @@ def _sum_result(eqn: Any, mark: _Mark) -> Any:
 
 
 def _row(name: str, eqn: Any, rows: list[Any]) -> Any:
-    """Return what an elementwise operation has in a row without a gradient."""
+    """Return the content of a row without a gradient after an elementwise operation."""
     first = rows[0]
     if name in _KEEP_ZERO:
         return _ZERO if first == _ZERO else _ANY
@@ -174,9 +178,11 @@ def _row(name: str, eqn: Any, rows: list[Any]) -> Any:
         is_same = eqn.invars[0].aval.dtype == eqn.outvars[0].aval.dtype
         return first if is_same or first == _ZERO else _ANY
     if name in ("mul", "div"):
+        # Zero times any value counts as zero, also where the value is not finite.
         parts = rows if name == "mul" else rows[:1]
         return _ZERO if _ZERO in parts else _ANY
     if name in ("add", "add_any"):
+        # Zero plus what a cell had before is what it had before.
         rest = [r for r in rows if r != _ZERO]
         return _ZERO if not rest else rest[0] if len(rest) == 1 else _ANY
     if name == "sub":

@@ -57,6 +57,8 @@ def split(closed: Any, name: str) -> list[Stage]:
         return [Stage(closed, ())]
     closed = inlining.inline(closed)
     jaxpr = closed.jaxpr
+    # The level of a value: how many times rows must be fetched before it can be
+    # computed. Lookups of one level are asked for together.
     levels: dict[Any, int] = {}
     asked: dict[int, list[Any]] = {}
     rest = []
@@ -70,6 +72,8 @@ def split(closed: Any, name: str) -> list[Stage]:
             _check(eqn, name)
             rest.append(eqn)
         levels.update(dict.fromkeys(eqn.outvars, level))
+    # Every stage gets all equations, of which dead code elimination keeps those that
+    # its own outputs need. So a value may be computed in several stages.
     stages, inputs = [], list(jaxpr.invars)
     for level in sorted(asked):
         found = asked[level]
@@ -82,7 +86,7 @@ def split(closed: Any, name: str) -> list[Stage]:
 
 
 def _check(eqn: Any, name: str) -> None:
-    """Raise if an equation has rows of variables asked for inside it."""
+    """Raise if a program inside an equation asks for rows of variables."""
     if any(map(has_lookups, inlining.inner(eqn))):
         raise ValueError(
             f"The function '{name}' looks rows of a variable up inside "
@@ -112,6 +116,7 @@ class Staged:
 
     def __init__(self, closed: Any, name: str) -> None:
         stages = split(closed, name)
+        # `jax.extend.core` has this function, too, but takes long to load.
         self._stages = [(jax.jit(core.jaxpr_as_fun(s.program)), s) for s in stages]
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:

@@ -115,6 +115,9 @@ class _Cutter:
 
     def cut(self, kept: frozenset[int]) -> Part:
         """Return the part, without the cells in `kept`."""
+        # First what the server's new values need; of that, what the server computes
+        # itself; the rest are operands, which the worker computes from gradients and
+        # sends.
         jaxpr, server = self._closed.jaxpr, self._server
         written = tuple(
             i for i, h in enumerate(self._homes) if server in h and i not in kept
@@ -153,7 +156,7 @@ class _Cutter:
         return True
 
     def _require(self, values: Sequence[Any], what: str) -> None:
-        """Let the worker send values to the server that this one does not have."""
+        """Let the worker send the values that the server does not have."""
         for v in values:
             if replica_invariance.is_literal(v) or v in self._here:
                 continue
@@ -182,7 +185,7 @@ def _program(closed: Any, inputs: Any, outputs: Any, equations: Any) -> Any:
 
 
 def _drop_unused(closed: Any, fixed: int) -> tuple[Any, list[bool]]:
-    """Return a program without the inputs, after the first `fixed`, that it ignores."""
+    """Return a program without its unused inputs; the first `fixed` ones stay."""
     keep = [i < fixed for i in range(len(closed.jaxpr.invars))]
     wanted = [True] * len(closed.jaxpr.outvars)
     jaxpr, used = partial_eval.dce_jaxpr(closed.jaxpr, wanted, instantiate=keep)

@@ -64,6 +64,7 @@ def update(
     target, count = frames.frame(), len(gradients)
     if not isinstance(target, LocalFrame) or not target.cut.intersection(cells):
         return False
+    # Already reduced, or not this replica's own: there is nothing to sum by parts.
     if any(getattr(g, "local", None) is None for g in gradients):
         return False
     cuts = [c.split if c in target.cut else None for c in cells]
@@ -75,6 +76,7 @@ def update(
     except NotByParts as reason:
         _log.info("A split variable is gathered for an update: %s", reason)
         return False
+    # Each replica gets its part of the sum; of cells that are not cut, the whole sum.
     summed = [
         split.scatter(g)
         if split
@@ -123,6 +125,8 @@ class PartwiseUpdate:
             raise NotByParts(str(error)) from error
         self._marks = [SAME if c is None else c.axis for c in cuts]
         wanted = [SAME if c is None else c.axis for c in outputs]
+        # The first walk only proves that parts get the right numbers; `__call__`
+        # computes.
         found = self._walk([None] * len(parts), _compute_nothing)[0]
         if len(found) != len(wanted):
             raise NotByParts("The function gives more or fewer arrays than expected.")

@@ -214,6 +214,7 @@ def _flatten_other(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
     if nest.is_nested(x):
         parts = tuple(flatten(c, leaves, topology) for c in nest.children(x))
         return ("c", Template(x), parts)
+    # Last of the containers: classes that only JAX can take apart.
     if not jax.tree_util.all_leaves([x]) and not nest.is_whole(x):
         flat, treedef = jax.tree.flatten(x)
         return ("x", treedef, tuple(flatten(c, leaves, topology) for c in flat))
@@ -264,6 +265,7 @@ def find_iterators(rest: Any) -> list[Any]:
     """Return the iterators in the rest of a flattened call, in order."""
     if not isinstance(rest, tuple):
         return []
+    # What `_flatten_other` returns for an iterator.
     if len(rest) == 3 and rest[1] is Source:
         return [rest[2].iterator]
     return [found for part in rest for found in find_iterators(part)]
@@ -335,6 +337,7 @@ def _check_parts(value: Any, spec: PerReplicaSpec, where: str) -> None:
 def _apply_spec(value: Any, spec: Any, where: str) -> Any:
     """Return one argument as an array, once it matches its spec."""
     if nest.is_nested(spec):
+        # A spec in a list may describe a tuple; `zip` compares the lengths then.
         nest.check_same(spec, value, 0) if type(spec) is type(value) else None
         parts = [
             _apply_spec(v, s, where)

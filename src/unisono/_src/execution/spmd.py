@@ -101,6 +101,8 @@ def run(
     """
     outer, topology = frames.frame(), placement.topology
     inputs, skeleton = _take_out_values(((args), kwargs), topology)
+    # A stacked or cut cell of another strategy has no part for each replica of this
+    # one. It is no input here; a read of it goes to the frame around the replicas.
     cells = [c for c in outer.cells() if not _has_parts(c) or c.topology == topology]
     stored = [outer.whole(c) for c in cells]
 
@@ -171,6 +173,8 @@ def _trace(
         index = jax.lax.axis_index(AXIS)
         with (
             contexts.enter_replica(placement, index, port, copy=None, state=local),
+            # A version of its own: bodies that JAX has traced for other code, or for
+            # the trace before this one, hold tracers of those traces (decision 0008).
             outer.versions.separate_block(),
         ):
             call_args, call_kwargs = _fill_slots(skeleton, own)
@@ -180,6 +184,9 @@ def _trace(
         seen.merged = port.has_merged
         return arrays, *_flatten_state(local, seen, len(_specs_by_axis(cells)))
 
+    # JAX must know the specs before it runs `body`, and only `body` finds out which
+    # cells are written. So outputs are lists of any length, one list for each spec. JAX
+    # believes that `same` outputs are equal; `_check_replicated` proves it.
     split, same = PartitionSpec(AXIS), PartitionSpec()
     mapped = jax.shard_map(
         body,
@@ -220,6 +227,8 @@ def _check_replicated(seen: _ReplicaTrace) -> None:
     # An input that is not split is the same on all replicas.
     inputs = [len(spec) == 0 for spec in eqn.params["in_specs"]]
     found = replica_invariance.Invariance().outputs(eqn.params["jaxpr"], inputs)
+    # The outputs are the arrays of the result, then what `_flatten_state` returns:
+    # replicated, created, shared and alike values, and last those that may differ.
     start = seen.arrays + len(seen.replicated) + len(seen.created) + len(seen.shared)
     stored = zip(seen.replicated, found[seen.arrays :], strict=False)
     alike = zip(seen.alike, found[start:], strict=False)
@@ -246,16 +255,19 @@ def _take_out_values(tree: Any, topology: Topology) -> tuple[list[Any], Any]:
 
     def leaf(x: Any) -> Any:
         if isinstance(x, distributed.Mirrored):
+            # One array for all replicas, which the function captures.
             return x.whole
         if not isinstance(x, distributed.PerReplica):
             return x
         if x.count != topology.replicas:
+            # TensorFlow's type: it looks the replica up in a tuple that is too short.
             raise IndexError(
                 str(
                     errors.replica_count_error("PerReplica", x.count, topology.replicas)
                 )
             )
-        # One number for all stays a Python number, which `if` and `range` can use.
+        # One number for all stays a Python number, which `if` and `range` can use. With
+        # other workers it is not known here whether they have the same one.
         if x.local is None and not topology.is_spread and _is_one_number(x):
             return x.values[0]
         found.append(x.stacked(topology))
@@ -266,6 +278,7 @@ def _take_out_values(tree: Any, topology: Topology) -> tuple[list[Any], Any]:
 
 def _is_one_number(x: distributed.PerReplica) -> bool:
     """Whether all replicas were given the same Python number."""
+    # Not `values`, which would split a stacked array; that has no Python numbers.
     parts = x._parts or (None,)  # noqa: SLF001
     return type(parts[0]) in (bool, int, float) and all(
         type(p) is type(parts[0]) and p == parts[0] for p in parts

@@ -77,7 +77,7 @@ class TracedFunction:
 
     @property
     def home(self) -> Any:
-        """The sharding of what it has on one device, or on all alike; None for any."""
+        """The sharding of its arrays that are not split by replica; None for any."""
         if self.mesh is not None:
             return self.mesh.replicated_sharding
         cells = [*self.read, *self.written]
@@ -136,6 +136,10 @@ def trace(
             versions.close()
 
 
+# The phases: run the function on tracers, under a frame that notes reads and writes;
+# prove that copies which were written one by one are equal; drop the variables that the
+# program does not use; and store the first values of new variables if the trace has to
+# be repeated or has failed.
 def _trace_with(
     fn: Callable[..., Any],
     rest: Any,
@@ -169,6 +173,7 @@ def _trace_with(
         seen["frame"], seen["outputs"] = frame, outputs
         return _collect_outputs(frame, flat, seen)
 
+    # Shapes are enough, and variables on servers have no array here.
     stored = [jax.ShapeDtypeStruct(c.stored_shape, c.dtype) for c in cells]
     given = (stored, [*leaves, *feeds.arrays])
     closed = feeds.as_arguments(jax.make_jaxpr(traced)(*given), given)
@@ -226,9 +231,11 @@ def _prune(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> TracedFuncti
     wanted = [True] * (len(closed.jaxpr.outvars) - compared) + [False] * compared
     jaxpr, used = partial_eval.dce_jaxpr(closed.jaxpr, wanted, instantiate=keep_args)
     read = [c for c, u in zip(cells, used, strict=False) if u]
+    # Only now: a live variable that the program does not use may be another strategy's.
     mesh = _common_mesh(mesh or frame.topology, [*read, *seen["written"]])
     if mesh is not None and mesh.spans:
         partitioner_limits.check(jaxpr)
+    # After `check`, which would take the layouts that this adds for the user's.
     jaxpr = compiler_detours.rewrite(jaxpr)
     split = {c for c in (*read, *seen["written"]) if c.split is not None}
     return TracedFunction(
@@ -294,7 +301,7 @@ def put_at_home(array: Any, home: Any, mesh: topology.Topology | None) -> Any:
 
     Args:
         array: the input.
-        home: the sharding of what the program has on one device, or on all alike.
+        home: the sharding of the program's arrays that are not split by replica.
         mesh: the devices of the program; None for a single device.
     """
     if isinstance(array, jax.Array) and array.sharding.device_set == home.device_set:
@@ -331,6 +338,7 @@ def materialize(found: TracedFunction, leaves: Sequence[Any]) -> None:
     if home is not None:
         # A variable may be on a parameter device, away from the replicas.
         needed = [put_at_home(x, home, found.mesh) for x in needed]
+    # A program of its own, which runs once: the function's own program comes later.
     made = jax.jit(
         lambda spread, *xs: jax.core.eval_jaxpr(
             jaxpr, found.constants.fill_in(spread), *xs
@@ -340,6 +348,7 @@ def materialize(found: TracedFunction, leaves: Sequence[Any]) -> None:
     )(found.constants.spread, *needed)
     for cell, value in zip(found.created, made, strict=True):
         if cell.is_spread:
+            # Workers may have computed different values; `begin` takes worker 0's.
             value = collectives.own_copy(value)
             cell.begin(value[0] if cell.is_stacked else value)
         else:

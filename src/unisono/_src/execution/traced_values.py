@@ -113,6 +113,7 @@ def _find_line(trace: TracebackType | None) -> Any:
     Returns:
         None if the line is not known.
     """
+    # The innermost frame of the user's: below it are JAX's and ours.
     last = None
     while trace is not None:
         module = trace.tb_frame.f_globals.get("__name__", "")
@@ -146,6 +147,7 @@ def _shorten_path(path: str) -> str:
 def _position(trace: TracebackType) -> tuple[int, int, int, int]:
     """Return the first and last line and column of the expression that failed."""
     every = list(trace.tb_frame.f_code.co_positions())
+    # One entry for each instruction of two bytes; `tb_lasti` counts bytes.
     line, end, column, stop = every[trace.tb_lasti // 2]
     start = line or trace.tb_lineno
     return start, column or 0, end or start, stop or column or 0
@@ -161,6 +163,7 @@ def _nodes_at(lines: list[str], position: tuple[int, int, int, int]) -> list[Any
     found: list[Any] = []
     nodes: list[Any] = list(ast.iter_child_nodes(tree))
     while nodes:
+        # A node without a place, such as the arguments of a function, is looked into.
         node = nodes.pop(0)
         if not hasattr(node, "lineno"):
             nodes = [*ast.iter_child_nodes(node), *nodes]

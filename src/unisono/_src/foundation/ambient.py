@@ -12,6 +12,9 @@ import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple, final
 
+# The modes of TensorFlow. CROSS sees all replicas, as in a scope or a merge; REPLICA is
+# one of them, also the only one outside every strategy; UPDATE is CROSS that writes one
+# copy of a variable.
 CROSS = "cross-replica"
 REPLICA = "replica"
 UPDATE = "update"
@@ -25,10 +28,10 @@ class Frame(NamedTuple):
         strategy: the current strategy, or None for the default one.
         mode: CROSS, REPLICA or UPDATE.
         replica: the `ReplicaContext` of a REPLICA frame, else None.
-        port: the `collectives.Port` through which this replica meets the others.
+        port: the `ports.Port` through which this replica meets the others.
         copy: the index of the copy being updated in an UPDATE frame, or of the replica
             whose copies are read in a REPLICA frame; None elsewhere.
-        placement: the `state.Placement` of new variables; None outside every scope.
+        placement: the `storage.Placement` of new variables; None outside every scope.
         state: the frame of variable values while compiling; None when eager.
         colocate: the variable given to `colocate_vars_with`, or None.
         creators: the functions given to `variable_creator_scope`, outermost first.
@@ -62,6 +65,7 @@ class Frame(NamedTuple):
     reads: dict[Any, Any] | None = None
 
 
+# One object: `is_root` compares by identity, at every call of a compiled function.
 ROOT = Frame()
 
 
@@ -76,6 +80,7 @@ class PerThread(threading.local):
 @final
 class _Local(PerThread):
     frame: Frame = ROOT
+    # The frame outside every block; `experimental_set_strategy` sets another one.
     root: Frame = ROOT
 
 

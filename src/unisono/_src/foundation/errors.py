@@ -40,6 +40,7 @@ class _NoteOfClass:
     ) -> list[str]:
         if error is None:
             raise AttributeError("__notes__")  # A class has none, only its exceptions.
+        # The nearest public class: a private subclass has no section of its own.
         public = next(c for c in kind.__mro__ if c.__module__ == "unisono.errors")
         notes = vars(error)["__notes__"] = [_note(public.__name__)]
         return notes

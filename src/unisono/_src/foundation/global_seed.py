@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from typing import final
 
+# TensorFlow's seeds are below it.
 _MOST = 2**31 - 1
 # TensorFlow's global seed for operations that have a seed while the program has none.
 _DEFAULT = 87654321
@@ -56,6 +57,7 @@ def make_pair(own: int | None) -> tuple[int, int]:
     else:
         system = random.SystemRandom()
         pair = system.getrandbits(63), system.getrandbits(63)
+    # TensorFlow takes two zeros for "no seed", and avoids them so.
     return pair if pair != (0, 0) else (0, _MOST)
 
 

@@ -51,6 +51,7 @@ def _comparison(name: str) -> Any:
     """Returns a comparison of numbers whose result has the method `numpy`."""
 
     def compare(self: Any, other: Any) -> Any:
+        # `self[()]` is the plain number: the comparison of `self` is this function.
         found = getattr(self[()], name)(other)
         return np.asarray(found).view(HostBool) if type(found) is np.bool_ else found
 

@@ -78,6 +78,7 @@ class _MissingModules:
 
 def install() -> None:
     """Makes the import of a module that only TensorFlow has raise with advice."""
+    # At the end: it is asked only when no finder has found the module.
     if _MissingModules not in sys.meta_path:
         sys.meta_path.append(_MissingModules)
 

@@ -197,6 +197,7 @@ def enter_scopes() -> Iterator[list[Companion]]:
         entered = loaded_companions()
         for companion in entered:
             stack.enter_context(companion.scope)
+        # Noted after all were entered: a companion that fails leaves no block behind.
         blocks = _open.setdefault(thread, [])
         blocks.append((stack, entered))
         try:
@@ -301,6 +302,7 @@ def _thread_locals() -> list[object]:
 @functools.lru_cache(maxsize=4096)
 def _library(kind: Any, modules: tuple[str, ...]) -> str | None:
     """Return the module of the library that a class or one of its bases belongs to."""
+    # Bases too: a program's own subclass of a model is one of the library's.
     for base in kind.__mro__:
         package = base.__module__.partition(".")[0]
         found = next((m for m in modules if m.partition(".")[0] == package), None)

@@ -28,6 +28,7 @@ def keys(x: Mapping[Any, Any]) -> list[Any]:
     ['a', 'b']
     """
     try:
+        # As TensorFlow does, so that all replicas and workers visit children alike.
         return sorted(x)
     except TypeError:
         # Keys of several types have no order but that of their insertion.
@@ -138,6 +139,7 @@ def map_leaves(fn: Callable[[Any], Any], x: Any, leaf_type: type) -> Any:
     def apply(x: Any) -> Any:
         if x is None or isinstance(x, leaf_type) or jax.tree_util.all_leaves([x]):
             return fn(x)
+        # Only if JAX could take it apart, because to look costs a walk.
         if is_whole(x):
             return fn(x)
         return jax.tree.map(fn, x, is_leaf=lambda y: isinstance(y, leaf_type))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from unisono._src.foundation.public_names import publish
 
 # The exit code of a program that has saved its state and asks to be started again.
+# TensorFlow's (decision 0015).
 RESTART_CODE = 42
 
 

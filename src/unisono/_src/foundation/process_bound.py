@@ -19,6 +19,7 @@ class ProcessBound:
     _instead: ClassVar[str] = ""
 
     def __copy__(self) -> Self:
+        # `copy` would use `__reduce_ex__`, which refuses.
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
         return made

@@ -24,6 +24,7 @@ def publish(module: str, *objects: Any, **renamed: Any) -> None:
     ('unisono.examples', 'Example')
     """
     for name, thing in renamed.items():
+        # A factory function stands where TensorFlow has a class of this name.
         thing.__name__ = thing.__qualname__ = name
     for thing in (*objects, *renamed.values()):
         homes[thing] = thing.__module__

@@ -191,6 +191,7 @@ def read(directory: str, place: Place, target: np.ndarray) -> None:
             f"The stored array '{place.name}' has shape {tuple(stored.shape)} and type "
             f"{dtype}, expected {tuple(place.shape)} and {target.dtype}."
         )
+    # TensorStore keeps the positions of a slice, and `target` begins at 0.
     wanted = stored[place.start : place.start + len(target)]
     buffer = tensorstore.array(target, copy=False, write=True)
     buffer.write(wanted[tensorstore.d[:].translate_to[0]]).result()

@@ -237,6 +237,7 @@ class TensorShape:
             raise ValueError("Cannot take the length of shape with unknown rank.")
         return len(self._dims)
 
+    # As in TensorFlow: true if the rank is known, also for the shape of a scalar.
     def __bool__(self) -> bool:
         return self._dims is not None
 

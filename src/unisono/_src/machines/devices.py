@@ -83,6 +83,7 @@ def parse(name: object) -> DeviceName:
     for part in text.strip("/ ").split("/"):
         key, _, rest = part.partition(":")
         key = key.lower()
+        # In full names the kind stands behind `device:`, in short ones at the start.
         if key == "device":
             key, _, rest = rest.partition(":")
         if key.lower() in ("job", "task", "replica"):
@@ -105,7 +106,7 @@ def parse(name: object) -> DeviceName:
 
 
 def _parse_number(text: str) -> int:
-    """Returns a number from 0 that digits mean.
+    """Returns the number, from 0, that a text of digits stands for.
 
     Raises:
         ValueError: there is something else, or a number that no device has.
@@ -223,9 +224,11 @@ def start(has_peers: bool = False, stall_seconds: float = 0.0) -> None:
         # A single device is faster with the pool that XLA makes by itself.
         wanted[cpu_threads.VARIABLE] = str(cpu_threads.count_threads(count))
     if stall_seconds:
+        # Else native code waits on, and Python can raise nothing (decision 0013).
         flag = f"--xla_cpu_collective_timeout_seconds={max(1, round(stall_seconds))}"
         wanted["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}"
     with _set_environment(wanted):
+        # JAX starts all its backends with the first question for a device.
         jax.local_devices(backend="cpu")
         _backend.pool_is_large = shares_pool
 
@@ -270,6 +273,7 @@ def resolve(names: Iterable[object]) -> tuple[tuple[str, ...], tuple[jax.Device,
     if len(set(texts)) != len(texts):
         raise AssertionError(f"No duplicates allowed in `devices` argument: {texts}")
     cpus = [p.index + 1 for p in parsed if p.kind == "CPU"]
+    # Naming a device asks for it, unless the program has asked for a number itself.
     if cpus and not is_started() and count_wanted_cpus() is None and max(cpus) > 1:
         jax.config.update("jax_num_cpu_devices", max(cpus))
     start()
@@ -278,6 +282,7 @@ def resolve(names: Iterable[object]) -> tuple[tuple[str, ...], tuple[jax.Device,
 
 def _find(name: DeviceName) -> jax.Device:
     try:
+        # JAX raises if it has no devices of a kind at all.
         there = jax.local_devices(backend=name.kind.lower())
     except RuntimeError:
         there = []

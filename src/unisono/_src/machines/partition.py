@@ -150,6 +150,7 @@ def gather_parts(
         devices: the devices to read from; together they have all parts.
         target: the device to put the whole array on.
     """
+    # By where a part begins: JAX lists shards in the order of devices.
     parts = {
         s.index[split.axis].start or 0: s.data
         for s in array.addressable_shards

@@ -20,6 +20,7 @@ from unisono._src.machines import devices
 from unisono._src.machines.devices import LogicalDevice
 
 _KINDS = ("CPU", "GPU", "TPU")
+# Without one of these packages JAX does not use a GPU that is there.
 _CUDA = ("jax_cuda12_plugin", "jax_cuda13_plugin")
 
 
@@ -90,6 +91,7 @@ def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice
 def _count(kind: str) -> int:
     if kind == "CPU":
         return 1
+    # After the start JAX tells; before it, asking JAX would start it.
     if devices.is_started() and kind not in _Choices.visible:
         return len(devices.list_logical_devices(kind)) if kind in _KINDS else 0
     # JAX defines the attributes of its options at run time.

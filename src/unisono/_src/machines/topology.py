@@ -20,6 +20,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 
 from unisono._src.machines import devices
 
+# The name of the mesh axis over which replicas lie, in every program.
 AXIS = "replica"
 
 
@@ -70,6 +71,8 @@ class Topology:
         names: list[str] = []
         counts = []
         for process, (job, task) in enumerate(job_tasks):
+            # JAX may list devices of several processes in any order; replicas go by
+            # worker.
             own = [d for d in jax.devices() if d.process_index == process]
             counts.append(len(own))
             found.extend(own)
@@ -164,6 +167,8 @@ class Topology:
             parts: the number of parts along each axis of the array. Their product is
                 the number of logical devices, or 1.
         """
+        # Each part count takes mesh axes whose sizes are its prime factors; an axis can
+        # split one dimension only.
         left = dict(self.logical_axes)
         spec: list[Any] = []
         for count in parts:
@@ -289,6 +294,7 @@ class Throttle:
             stored: the arrays that the last step stored; the next step may donate them.
         """
         self.count = 0
+        # A small pool, which somebody else has made, allows fewer steps at a time.
         self.group = 16 if devices.has_large_pool() else 4
         oldest, self._mark = self._mark, None
         if results and results[-1].nbytes <= _LARGEST_MARK:

@@ -1,4 +1,4 @@
-"""How the values that replicas give to one assignment become one value."""
+"""Combines the values that replicas give to one assignment into one value."""
 
 from __future__ import annotations
 
@@ -63,6 +63,8 @@ def _are_same(payloads: Sequence[Any]) -> bool:
     first = payloads[0]
     if isinstance(first, _WholeVariable):
         return all(getattr(p, "value", None) is first.value for p in payloads)
+    # TensorFlow tests identity, and Python keeps one object for small numbers only; so
+    # equal numbers count as one.
     if isinstance(first, (bool, int, float, complex)):
         return all(type(p) is type(first) and p == first for p in payloads)
     return all(p is first for p in payloads)
@@ -72,6 +74,7 @@ def combine_parts(variable: Any, payloads: Sequence[Any]) -> Any:
     """Returns the aggregate of payloads of replicas that run in turn."""
     aggregation, cell = variable.state_cell.aggregation, variable.state_cell
     is_eager_and_spread = cell.is_spread and not frames.frame().is_compiled
+    # TensorFlow does not combine what is one object on all replicas.
     if _are_same(payloads) and not (
         is_eager_and_spread and _differs_between_workers(variable, payloads)
     ):
@@ -87,6 +90,7 @@ def combine_parts(variable: Any, payloads: Sequence[Any]) -> Any:
     if is_eager_and_spread:
         point = f"assignment of variable '{cell.name}'"
         parts = collectives.all_parts(parts, topology, point)
+    # The first replica of all workers, whose parts are in replica order.
     if aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
         return parts[0]
     op = ReduceOp.from_variable_aggregation(aggregation)
@@ -120,6 +124,8 @@ def combine_spmd(variable: Any, value: Any, port: ports.SpmdPort) -> Any:
 
 def _is_one_for_all(variable: Any, value: Any, port: ports.SpmdPort) -> bool:
     """Whether all replicas of all workers have one object as `value`."""
+    # One object on this worker may be another one on the next, unless a merge made it.
+    # With SUM and several replicas here it is an error in any case.
     if not port.is_shared(value) or port.here == port.replicas:
         return port.is_shared(value)
     is_sum = variable.state_cell.aggregation is VariableAggregation.SUM

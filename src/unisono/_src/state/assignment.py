@@ -51,6 +51,9 @@ def assign(variable: Any, op: str, value: Any, read_value: bool) -> Any:
         read_value: whether to return the new value, not None.
     """
     cell = variable.state_cell
+    # The cases, from special to general: a server has the variable; it is one array, or
+    # one copy is meant; the code is outside replicas; the running code owns its copy;
+    # replicas write one variable together.
     frame = storage.check_strategy(cell)
     if cell.home is not None:
         result = _write_on_server(cell, op, value, read_value)
@@ -176,13 +179,16 @@ def _write_cross(
     old = reading.common_value(cell, target) if op != REPLACE else None
     if isinstance(value, distributed.Mirrored):
         value = value.values[0] if cell.is_spread else value.whole
+    # JAX does not add arrays of different devices, so the value moves to the cell's.
     delta = convert(cell, _move_to_cell(cell, value, frame))
     new = _apply(op, old, delta)
+    # Workers may have computed different values. An aggregate is the same for all.
     if cell.is_spread and frame.state is None and not is_combined:
         check_workers(cell, new)
     target.set_whole(cell, new)
     if not read_value:
         return None
+    # TensorFlow returns a mirrored value from an assignment across replicas.
     if cell.policy is Policy.MIRRORED and cell.copies > 1:
         return distributed.Mirrored.of(target.whole(cell), cell.copies)
     return target.whole(cell)
@@ -205,12 +211,14 @@ def _move_to_cell(cell: storage.Cell, value: Any, frame: ambient.Frame) -> Any:
     value = operand(value)
     if isinstance(value, jax.core.Tracer):
         value = jax_tapes.lower(value)
+    # Part by part from the host, so that no device holds a large value whole.
     if cell.split is not None and isinstance(value, np.ndarray):
         is_like = value.shape == cell.shape and value.dtype == cell.dtype
         return partition.put(value, cell.sharding) if is_like else value
     if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
         return value
     if cell.is_spread:
+        # Each worker computes with its own copy; see `reading.common_value`.
         return collectives.move_committed(
             collectives.own_copy(value), cell.topology.home
         )
@@ -277,6 +285,7 @@ def write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -
             new = _write_at_once(variable, op, payloads)
             if new is not None:
                 return new
+        # The general way: combine, then assign as cross-replica code does.
         combined = aggregation.combine_parts(variable, payloads)
         # Not `frame`: this runs once, in the cross-replica context of the merge.
         outer = ambient.current()
@@ -311,6 +320,7 @@ def _write_at_once(
     cell = variable.state_cell
     is_mean = cell.aggregation is VariableAggregation.MEAN
     is_first = cell.aggregation is VariableAggregation.ONLY_FIRST_REPLICA
+    # A cell whose copies may differ must be compared before the first one is read.
     if not jax_traces.is_clean() or cell.is_suspect:
         return None
     if is_first or all(map(operator.is_, payloads, payloads[1:])):

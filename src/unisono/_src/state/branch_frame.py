@@ -37,6 +37,8 @@ class BranchFrame(frames.StateFrame):
         self.written: dict[Cell, None] = {}
         self.traces = (jax_traces.base_trace(), *parent.traces)
         self.versions = parent.versions
+        # Look outwards for the frame of a replica, past those of gradients and of other
+        # bodies.
         source: Any = parent
         while isinstance(getattr(source, "parent", None), frames.StateFrame) and (
             not isinstance(source, replica_frame.LocalFrame)
@@ -61,6 +63,8 @@ class BranchFrame(frames.StateFrame):
             is_row = cell.is_stacked and not self._is_local
             return whole[index or 0] if is_row else whole
         trace_versions.check_reading(self.traces, self.versions, cell.name)
+        # Read as code of the frame around the body, which does not know the body's
+        # trace.
         with jax_traces.enter(self.parent.traces[0]):
             return self.parent.copy(cell, index)
 

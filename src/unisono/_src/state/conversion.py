@@ -58,6 +58,7 @@ def _as_array(value: Any) -> Any:
 
 def _fits(given: Any, wanted: Any) -> bool:
     """Whether numbers of type `given` keep their meaning in type `wanted`."""
+    # A float may hold integers, but not the other way round; sizes do not count.
     wider = [kind for kind in _KINDS if jnp.issubdtype(wanted, kind)]
     allowed = _KINDS[: _KINDS.index(wider[0]) + 1] if wider else ()
     return given == wanted or any(jnp.issubdtype(given, kind) for kind in allowed)

@@ -75,6 +75,7 @@ def initial_array(
     if is_cut and not frames.frame().is_compiled:
         value = compute_in_parts(initial_value, dtype, placement, name)
     else:
+        # Once, whatever the number of copies, as in TensorFlow.
         value = initial_value() if callable(initial_value) else initial_value
         value = _as_value(value, dtype, name)
     if shape is not None:
@@ -115,6 +116,8 @@ def compute_in_parts(
         placement: the devices, and from which size on a value is large.
         name: the name of the variable, for messages.
     """
+    # Three ways: a function that JAX can trace is compiled, so that each device makes
+    # its part; what is known already is cut from the host; all else is made whole.
     concrete: list[Any] = []
 
     def traced() -> Any:
@@ -248,6 +251,8 @@ def _show_components(
 
             return give
 
+        # TensorFlow calls such creators once for each component. The variable itself is
+        # made by the first call only.
         for i in range(count):
             _chain(creators, component(i))(**kwargs)
         return made[0]
@@ -285,6 +290,8 @@ def take_in_turn(port: Any, create: Callable[..., Any], arguments: Any) -> Any:
 
     def take(**kwargs: Any) -> Any:
         name = kwargs.get("name")
+        # Replicas start in order, so the first has made its variables before the
+        # others.
         if port.index == port.turns[0]:
             made = wrap_in_creators(create, port.creators)(**kwargs)
             port.made.append((name, made))

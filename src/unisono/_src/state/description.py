@@ -207,6 +207,7 @@ def _is_whole(x: Any) -> bool:
 
 def _row(name: str, variable: variables.Variable) -> Row:
     cell = variable.state_cell
+    # Each device has a whole copy, or a whole value of its own.
     spread = cell.policy in (storage.Policy.MIRRORED, storage.Policy.ON_READ)
     size = math.prod(cell.shape) * cell.dtype.itemsize
     placement, devices = cell.policy.value, cell.copies if spread else 1

@@ -28,6 +28,7 @@ def draw(variable: Any, fn: Callable[[Any], Any]) -> Any:
     closed = jax.make_jaxpr(fn)(jax.ShapeDtypeStruct(cell.shape, cell.dtype))
     change = servers.Change((cell,), "program", (), closed, is_draw=True)
     target = frames.frame()
+    # In a program the change is noted; `servers.split_draws` puts it to the reading.
     if target.is_compiled:
         old = target.whole(cell)
         target.change(change, lambda: [fn(old)])

@@ -23,6 +23,10 @@ from unisono._src.state.storage import Cell, Policy
 from unisono._src.values import collectives, jax_tapes, jax_traces
 
 
+# Frames stand inside each other, and `ambient.Frame.state` is the innermost one.
+# `EagerFrame` is outside all programs; `FunctionFrame` is that of a program outside
+# replicas; `LocalFrame` is one replica of an SPMD program; `BranchFrame` is a branch or
+# loop body; `GradientFrame` lies over any of them while a gradient is taken.
 class StateFrame(abc.ABC):
     """Reads and writes cells; abstract.
 
@@ -116,6 +120,8 @@ class EagerFrame(StateFrame):
         if cell.is_stacked:
             here = cell.topology.position(index)
             piece = collectives.shards(array, cell.topology)[here]
+            # Released, because code of a replica may combine it with arrays of other
+            # devices.
             return collectives.release(piece.reshape(cell.shape))
         if cell.is_replicated:
             here = cell.topology.position(index)
@@ -145,6 +151,8 @@ class EagerFrame(StateFrame):
             trace_versions.EAGER.note_change()
             cell.escape()
             return
+        # A JAX array cannot change in part: take the pieces of all replicas, exchange
+        # one, and make a new array of the same buffers.
         pieces = list(collectives.shards(cell.array, cell.topology))
         here = cell.topology.position(index)
         shape = pieces[here].shape
@@ -255,6 +263,7 @@ def check_operand(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
 
     Takes the same as `check_level`, but for the type of `value`.
     """
+    # A short question first: nearly all writes are eager.
     if jax_traces.is_clean() and not isinstance(value, jax.core.Tracer):
         return
     where = jax_traces.base_trace()
@@ -264,6 +273,8 @@ def check_operand(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
     # Like `is_clean`, an attribute that JAX does not make public.
     if is_here and any(value._trace is t for t in traces):  # noqa: SLF001
         return
+    # The code, or the value, belongs to a trace that is not the program's own. JAX
+    # would not let the value leave that trace, and would say so much later.
     body = "a function given to jax.lax.scan, cond, while_loop, jax.checkpoint or vmap"
     if not traces:
         body = f"{body}, or jax.jit itself (use unisono.function instead)"

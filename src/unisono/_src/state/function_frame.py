@@ -81,6 +81,8 @@ class FunctionFrame(frames.StateFrame):
         written = self.pending.get(cell, {})
         if index in written:
             return written[index]
+        # Not `whole` while copies are pending: it raises, and this replica has not
+        # written.
         whole = self.values[cell] if written else self.whole(cell)
         if cell.is_stacked:
             return whole[index or 0]
@@ -107,6 +109,8 @@ class FunctionFrame(frames.StateFrame):
             found = rows_lib.take(self.whole(cell), rows)
             return found
         trace_versions.check_reading(self.traces, self.versions, cell.name)
+        # An operation that stands for the rows; `server_lookups` cuts the program
+        # there.
         found = rows_lib.lookup_p.bind(jnp.asarray(rows), cell=cell)
         return found
 
@@ -114,6 +118,7 @@ class FunctionFrame(frames.StateFrame):
         """Notes what servers are to do; later reads see the new values."""
         for operand in change.operands:
             frames.check_operand(change.cells[0], operand, self.traces)
+        # Before the change is noted: `compute` reads the values that it replaces.
         new = compute()
         self.versions.advance()
         self.changes.append(change)
@@ -155,6 +160,7 @@ class FunctionFrame(frames.StateFrame):
         frames.check_level(cell, value, self.traces)
         if cell.is_stacked:
             value = jnp.broadcast_to(value, cell.stored_shape)
+        # Not in `written`: `materialize` stores it before the program runs.
         self.values[cell] = self.created[cell] = value
 
     def cells(self) -> Iterable[Cell]:

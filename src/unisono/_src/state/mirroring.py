@@ -59,6 +59,7 @@ def verify(
         cell.is_suspect = True
         if before is not None:
             cell.array, cell.is_suspect = before
+        # So that the next step looks at this cell again.
         cell.escape()
         raise errors.diverging_copies_error(cell.name, cell.origin)
 

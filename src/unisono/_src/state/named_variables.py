@@ -83,6 +83,8 @@ def _glorot_uniform(name: str, shape: tuple[int, ...], dtype: Any) -> jax.Array:
     fan_in = receptive * (shape[-2] if len(shape) > 1 else (shape or (1,))[-1])
     fan_out = receptive * (shape or (1,))[-1]
     limit = (6.0 / max(fan_in + fan_out, 1)) ** 0.5
+    # By the name, so that all workers make the same numbers. Not Python's `hash`, which
+    # differs between processes.
     key = jax.random.key(zlib.crc32(name.encode()))
     return jax.random.uniform(key, shape, jax_types.usable(dtype), -limit, limit)
 

@@ -64,7 +64,7 @@ class FixedShardsPartitioner(Partitioner):
 
 
 class MinSizePartitioner(Partitioner):
-    """Cuts a variable into as many parts as there are of a least size.
+    """Cuts a variable into as many parts as possible, each of at least a given size.
 
     Args:
         min_shard_bytes: the least size of a part.
@@ -102,7 +102,7 @@ class MinSizePartitioner(Partitioner):
 
 
 class MaxSizePartitioner(Partitioner):
-    """Cuts a variable into as few parts as there are of a greatest size.
+    """Cuts a variable into as few parts as possible, each of at most a given size.
 
     Args:
         max_shard_bytes: the greatest size of a part.
@@ -153,7 +153,7 @@ def _check_positive(name: str, value: Any) -> int:
 
 
 def _row_bytes(shape: Sequence[int], dtype: Any, axis: int) -> int:
-    """Returns the bytes of what one position of an axis has."""
+    """Returns the number of bytes of one slice along an axis."""
     others = [side for i, side in enumerate(shape) if i != axis % len(shape)]
     size: int = np.dtype(jax_types.usable(dtype)).itemsize
     return max(1, int(np.prod(others)) * size)
@@ -173,6 +173,7 @@ def count_parts(partitioner: Any, shape: Sequence[int], dtype: Any, name: str) -
     """
     if not shape:
         return 1
+    # By keyword, as TensorFlow calls it: a program may give any function.
     found = list(partitioner(shape=tuple(shape), dtype=dtype))
     is_valid = len(found) == len(shape) and all(n == 1 for n in found[1:])
     if not is_valid or found[0] < 1:

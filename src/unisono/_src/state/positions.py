@@ -163,6 +163,7 @@ def _assign_slice(
     value = conversion.as_type(value, cell.dtype, cell.name)
     _check_slice(variable, key, value)
     if frame.state is None:
+        # It may be on another device than the variable, and JAX moves a released one.
         value = collectives.release(collectives.own_copy(value))
     return scatter.change(variable, lambda old: old.at[key].set(value), frame, is_own)
 

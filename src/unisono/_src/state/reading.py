@@ -29,6 +29,8 @@ def read(variable: Any) -> jax.Array:
     frame = storage.check_strategy(cell)
     if frame.tape is not None:
         return _read_for_tape(variable, frame.tape)
+    # The cases, from special to general: a cached read, one component, one array, the
+    # running replica's copy, the aggregate, and a copy that stands for all.
     source: frames.StateFrame = frame.state or frames.EAGER
     if frame.reads is not None and cell.home is not None:
         return servers.read_once(cell, source, frame.reads)  # type: ignore[no-any-return]
@@ -51,6 +53,8 @@ def read(variable: Any) -> jax.Array:
         return whole
     is_shared = cell.is_replicated or cell.split is not None
     if is_shared and frame.state is None:
+        # Copies that replicas wrote in turn are compared when somebody wants the one
+        # value, because only then all of them have written.
         mirroring.verify(cell)
         return source.copy(cell, None)
     return source.whole(cell)
@@ -58,6 +62,7 @@ def read(variable: Any) -> jax.Array:
 
 def _read_for_tape(variable: Any, tape: jax_tapes.Recording) -> jax.Array:
     """Returns the value so that the open gradient tapes follow it."""
+    # The tapes around this one follow the value first; each adds a tangent of its own.
     with ambient.push(tape=tape.outer):
         value = read(variable)
     return tape.follow(  # type: ignore[no-any-return]
@@ -97,6 +102,8 @@ def _aggregate(variable: Any, frame: ambient.Frame, source: frames.StateFrame) -
     aggregation = variable.state_cell.aggregation
     if aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
         if frame.port is not None and frame.port.is_spmd:
+            # A collective even here: the other replicas must learn what the first one
+            # has.
             return collectives.pick_local(source.copy(cell, None), 0)
         if frame.state is None and cell.is_spread:
             point = f"reading of variable '{cell.name}'"
@@ -115,6 +122,8 @@ def _aggregate(variable: Any, frame: ambient.Frame, source: frames.StateFrame) -
         point = f"reading of variable '{cell.name}'"
         parts = collectives.all_parts(parts, topology, point)
         return collectives.reduce_parts(op, parts, topology.home)
+    # In a program outside replicas: the rows are on the replicas' devices, so they are
+    # reduced by the collective that replicas use.
     return collectives.reduce_stacked(op, source.whole(cell), cell.topology)
 
 

@@ -28,6 +28,7 @@ class Reference(Generic[_T]):
         return isinstance(other, Reference) and self._wrapped is other._wrapped
 
     def __hash__(self) -> int:
+        # The reference keeps the object, so its id is not given to another one.
         return id(self._wrapped)
 
     def __repr__(self) -> str:

@@ -73,7 +73,7 @@ class LocalFrame(frames.StateFrame):
         return rows_lib.take(self.whole(cell), rows)
 
     def change(self, change: Change, compute: Callable[[], Sequence[Any]]) -> None:
-        """Raises: no strategy has both servers and programs of several replicas."""
+        """Raises `NotImplementedError`: no strategy has servers and SPMD programs."""
         raise NotImplementedError("Servers are changed by one replica at a time.")
 
     def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
@@ -81,6 +81,7 @@ class LocalFrame(frames.StateFrame):
         frames.check_level(cell, value, self.traces)
         self.versions.advance()
         self.values[cell] = value
+        # The part is older than the whole now; `part` cuts it anew.
         self.parts.pop(cell, None)
         self.written[cell] = None
 

@@ -40,6 +40,8 @@ def _differentiate(primals: Any, tangents: Any, *, cell: Any) -> Any:
     return found, ad.Zero(jax.typeof(found).to_tangent_aval())
 
 
+# There is no rule to lower it: a program that has it is cut before it is compiled.
+# Outside programs `_read` asks the server at once.
 lookup_p.def_abstract_eval(_shape)
 lookup_p.def_impl(_read)
 batching.primitive_batchers[lookup_p] = _batch
@@ -53,7 +55,7 @@ def take(whole: Any, rows: Any) -> Any:
 
 
 def as_positions(rows: Any) -> Any:
-    """Returns positions as an array that no gradient follows; of NumPy's if it can."""
+    """Returns positions without a gradient, as a NumPy array if they are known."""
     found = jax_tapes.lower(rows)
     is_known = not isinstance(found, jax.core.Tracer)
     return np.asarray(found, np.int32) if is_known else jnp.asarray(found, jnp.int32)

@@ -68,7 +68,7 @@ def scatter(variable: Any, kind: str, sparse: Any, is_nd: bool = False) -> jax.A
 
     Args:
         variable: the variable.
-        kind: a key of `_SCATTER`.
+        kind: a key of `_METHODS`.
         sparse: the rows and their positions.
         is_nd: whether a position is a row of `sparse.indices`, with an index for each
             of several axes.
@@ -93,6 +93,7 @@ def scatter(variable: Any, kind: str, sparse: Any, is_nd: bool = False) -> jax.A
         )
     shared = (Policy.MIRRORED, Policy.CENTRAL)
     distributed = cell.policy in shared and variable.replica_index is None
+    # TensorFlow's rule: of the others, such as a maximum, no sum or mean is defined.
     adds_up = kind in ("add", "sub", "mul", "div")
     if (
         distributed
@@ -105,6 +106,8 @@ def scatter(variable: Any, kind: str, sparse: Any, is_nd: bool = False) -> jax.A
             f"`ONLY_FIRST_REPLICA` aggregation, got: {variable.state_cell.aggregation}"
         )
     frame = storage.check_strategy(variable.state_cell)
+    # A server knows operations on rows; for positions in several axes it gets a
+    # program, which `change` makes.
     if cell.home is not None and not is_nd:
         return _scatter_on_server(cell, kind, sparse)
     is_own = storage.sees_copy(variable.state_cell, frame)
@@ -133,6 +136,7 @@ def _scatter_on_server(cell: Any, kind: str, sparse: IndexedSlices) -> jax.Array
 def _change_on_server(cell: Any, fn: Callable[[Any], jax.Array]) -> jax.Array:
     """Lets a parameter server compute a function of a variable, as a program."""
     target = frames.frame()
+    # For the cell alone: what else the function uses are constants of the trace.
     closed = jax.make_jaxpr(fn)(jax.ShapeDtypeStruct(cell.shape, cell.dtype))
     # What the function captures are the operands of the program.
     jaxpr = closed.jaxpr.replace(

@@ -11,7 +11,7 @@ from unisono._src.state.variables import ResourceVariable, Variable
 
 
 def make_zeros(shape: tuple[int, ...], dtype: Any, name: str, home: Any) -> Variable:
-    """Makes a variable of zeros on the servers of `home`, which nobody sends there."""
+    """Makes a variable of zeros on the servers of `home`; they make the zeros."""
     frame = ambient.current()
     with ambient.push(colocate=home):
         cell = storage.Cell(
@@ -23,6 +23,7 @@ def make_zeros(shape: tuple[int, ...], dtype: Any, name: str, home: Any) -> Vari
             creation.find_origin(),
         )
     assert cell.home is not None
+    # Not by a frame, which would need the array: the server makes the zeros itself.
     cell.home.group.create(cell, None)
     made: Variable = ResourceVariable.assemble(
         cell,

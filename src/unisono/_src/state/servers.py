@@ -164,7 +164,7 @@ class ServerGroup(abc.ABC):
 
     @abc.abstractmethod
     def remember(self, closures: Mapping[str, Any]) -> None:
-        """Takes what `HeldValues.closures` has said when the values were saved."""
+        """Tells servers which closures the restored values have; see `HeldValues`."""
 
 
 def find_home(frame: Any) -> Any:

@@ -162,6 +162,8 @@ class ShardedVariable(array_operators.ArrayOperators):
             parts = list(zip(self.variables, each, strict=True))
             asked = [(v, x) for v, x in parts if not _is_absent(x)] or parts[:1]
             found = [row_reading.read_rows(v, x) for v, x in asked]
+        # A part gives zeros for rows that it does not have, so the sum has each row
+        # once.
         total = sum(found[1:], start=found[0])
         if tape is None:
             return total
@@ -325,7 +327,7 @@ def _row_positions(indices: Any) -> Any:
 
 
 def _check_key(key: Any) -> None:
-    """Raises `TypeError` if an index is an array that is no mask, or has one."""
+    """Raises `TypeError` if a key holds an array, unless the array is a mask."""
     for part in key if isinstance(key, tuple) else (key,):
         if isinstance(part, slice):
             ends = (part.start, part.stop, part.step)

@@ -94,6 +94,9 @@ _serial = itertools.count()
 _live: weakref.WeakSet[Cell] = weakref.WeakSet()
 
 
+# A cell is made without a value, and a frame gives it the first one. Assignments and
+# steps replace its array and never change it. While a program is traced, the values are
+# in frames; the cell changes when the program has run. It goes with its variable.
 @final
 class Cell:
     """The storage of one variable.
@@ -185,6 +188,7 @@ class Cell:
             self.home.group.create(self, array)
             return
         self.array = self._place(array)
+        # What replicas had written one by one is gone, so nothing is left to compare.
         self.drafts, self.is_suspect = {}, False
         if not is_fresh:
             self.escape()
@@ -199,6 +203,7 @@ class Cell:
         if not (self.is_spread and getattr(array, "is_fully_addressable", True)):
             return jax.device_put(array, sharding)
         if self.is_stacked:
+            # Rows of this process only: the other workers place theirs.
             return topology.stack([array[i : i + 1] for i in topology.local])
         return topology.spread(array)
 
@@ -224,6 +229,7 @@ class Cell:
         # The caller may hold the array, and a step would donate it.
         array = jnp.array(value, copy=True)
         if self.is_stacked:
+            # All replicas begin with the same value.
             array = jnp.broadcast_to(array, self.stored_shape)
         self.store(array, is_fresh=True)
 
@@ -235,6 +241,7 @@ class Cell:
         """
         topology = self.topology
         here = topology.first + topology.position(index)
+        # What the replica wrote itself, before the parts on the devices.
         if here in self.drafts:
             draft: jax.Array = self.drafts[here]
             return draft
@@ -248,6 +255,7 @@ class Cell:
         Returns:
             Whether they did.
         """
+        # JAX compares arrays of one device only, so all go to the first.
         device, every = self.topology.home, self.topology.local
         first, *others = (jax.device_put(self.gather(i), device) for i in every)
         is_float = bool(jnp.issubdtype(self.dtype, jnp.inexact))
@@ -316,6 +324,8 @@ def _choose_split(policy: Policy, shape: Any, dtype: Any, placement: Any) -> Any
     return partition.choose(placement.topology, placement.split_above, shape)
 
 
+# Sorted, because a set has no order of its own, and all workers must give their
+# programs the same inputs in the same order.
 def live_cells() -> list[Cell]:
     """Returns every cell that has a value, oldest first."""
     with LOCK:

@@ -50,6 +50,7 @@ class Versions:
     def advance(self) -> None:
         """Moves on to another version: variables have other values from here on."""
         if self.are_needed:
+            # In this thread alone, which traces the program.
             _setting.set_local(next(_numbers))
 
     @contextlib.contextmanager
@@ -87,6 +88,7 @@ class _Eager:
         """Notes that a variable has changed."""
         if self.has_read:
             self.has_read = False
+            # In all threads: a body that one of them has traced may be used by another.
             _setting.set_global(next(_numbers))
 
     @contextlib.contextmanager
@@ -145,6 +147,8 @@ def check_reading(traces: tuple[Any, ...], found: Versions, name: str) -> None:
         NeedsVersions: the program needs versions and is traced without them.
         RuntimeError: the code is in a `jax.jit` outside any program.
     """
+    # Allowed are code that runs at once, code at the level of the program itself, and a
+    # body that JAX traces for a single use.
     where = jax_traces.reading_trace()
     if jax_traces.is_eager(where) or any(where is t for t in traces):
         return

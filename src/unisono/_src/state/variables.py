@@ -266,6 +266,8 @@ class Variable(parts.VariableParts, metaclass=_Factory):
         if topology.is_spread and frames.frame().is_compiled:
             return tuple(self._component(i) for i in range(topology.replicas))
         if self._parts is None:
+            # Kept, so that a component is the same object each time: merging goes by
+            # identity.
             self._parts = tuple(self._component(i) for i in topology.local)
         return self._parts
 
@@ -675,6 +677,8 @@ def _create(
     placement = scope.placement
     if placement is not None:
         creation.check_distributed(synchronization, name)
+    # In this order: where it goes, its first value, its cell, the value in the cell,
+    # and last the variable.
     policy = creation.policy(placement, synchronization)
     splits = placement if policy is Policy.MIRRORED else None
     value = creation.initial_array(initial_value, dtype, shape, name, splits)
@@ -687,6 +691,7 @@ def _create(
     frames.frame().create(cell, frames.strip_gradient(value))
     if trainable is None:
         trainable = synchronization is not VariableSynchronization.ON_READ
+    # A variable on a server is a plain one to its users, as in TensorFlow.
     made: Variable = _KINDS.get(policy, ResourceVariable).assemble(
         cell,
         trainable=trainable,

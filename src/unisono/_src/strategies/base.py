@@ -712,6 +712,7 @@ _parse_op = options.reduce_op
 def _reduce_axis(strategy: Any, op: options.ReduceOp, value: Any, axis: Any) -> Any:
     """Reduces `axis` within each replica, then the results over the replicas."""
     local = functools.partial(collectives.sum_and_count, op, axis)
+    # Counted on each replica, because their parts may have different lengths.
     total, count = strategy._run(local, (value,), {})
     summed = strategy._extended._reduce(options.ReduceOp.SUM, total)
     if op is options.ReduceOp.SUM:

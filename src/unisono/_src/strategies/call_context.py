@@ -1,4 +1,4 @@
-"""Where a strategy's methods may be called, and the context that they run in."""
+"""Checks where a strategy's methods are called, and enters the context they need."""
 
 # `_is_default`, `_extended` and `_placement` belong to strategies. They stay private
 # because programs see these classes.
@@ -42,6 +42,7 @@ def check_args(args: Any) -> None:
 def scope_of(strategy: Any) -> Iterator[None]:
     """Enters cross-replica context of `strategy` for a block, unless already in it."""
     frame = ambient.current()
+    # The same frame object, so that `function` and scopes recognize it.
     if strategy._is_default or frame.strategy is strategy:
         yield
         return

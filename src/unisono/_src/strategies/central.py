@@ -39,6 +39,7 @@ class CentralStorageStrategy(base.Strategy):
     ) -> None:
         topology = Topology.of(compute_devices or _default_devices())
         if parameter_device is None:
+            # TensorFlow's rule: several accelerators share the host's memory.
             parameter_device = topology.names[0] if topology.replicas == 1 else "CPU:0"
         names, found = devices.resolve([parameter_device])
         placement = storage.Placement(

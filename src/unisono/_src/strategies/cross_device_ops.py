@@ -388,6 +388,7 @@ def find_program_ops(cross_device_ops: object) -> CrossDeviceOps | None:
             "Expected cross_device_ops to be a unisono.distribute.CrossDeviceOps such "
             f"as ReductionToOneDevice(), received {given!r}."
         )
+    # The very classes, not subclasses: a subclass may combine values in its own way.
     if type(given) in (NcclAllReduce, HierarchicalCopyAllReduce):
         return None
     if type(given) is ReductionToOneDevice and given.accumulation_fn is None:
@@ -461,6 +462,8 @@ def _topology_of(value: Any) -> Topology | None:
     cell = getattr(value, "state_cell", None)
     known = getattr(value, "topology", None) if cell is None else cell.topology
     if known is None and ambient.current().placement is not None:
+        # A value that a program has made by hand is taken for one of the strategy in
+        # scope, if it has as many parts.
         here: Topology = ambient.current().placement.topology
         known = here if here.replicas == value.count else None
     return known

@@ -70,6 +70,7 @@ def parse(where: Any, topology: Topology, is_central: bool) -> Target:
         return Target(None, topology)
     cell = getattr(where, "state_cell", None)
     if cell is not None:
+        # A plain variable is where its strategy has put it, or else where its array is.
         return Target(cell.parameter_device or _device_of(cell.array))
     if isinstance(where, jax.Array):
         return Target(_device_of(where))

@@ -373,6 +373,7 @@ class StrategyExtended(ProcessBound):
             )
         target = colocate_with_variable
         is_devices = isinstance(target, tuple) and not strategy._is_default
+        # TensorFlow's documentation allows it, though its `MirroredStrategy` raises.
         if is_devices and target == self.non_slot_devices([]):
             return ambient.push(colocate=target)
         if not self.variable_created_in_scope(target):

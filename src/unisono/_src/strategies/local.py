@@ -126,6 +126,7 @@ class SingleExtended(LocalExtended, abc.ABC):
         return tensor
 
     def _update(self, var: Any, fn: Any, args: Any, kwargs: Any, group: bool) -> Any:
+        # One copy: the variable itself is the first argument.
         return self._update_non_slot(var, fn, (var, *args), kwargs, group)
 
     def _update_non_slot(

@@ -60,6 +60,8 @@ class MultiWorkerMirroredStrategy(base.Strategy):
         resolver = cluster_resolver or TFConfigClusterResolver()
         spec, job = resolver.cluster_spec(), resolver.task_type
         group = process_group.group_of(spec.as_dict(), job, resolver.task_id)
+        # Before the topology, which asks for devices: JAX must know all processes by
+        # then.
         process_group.start(group, mode, stall)
         if group.size == 1:
             # As in TensorFlow: alone and without a cluster, a CPU is one replica.

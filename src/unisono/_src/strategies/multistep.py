@@ -160,6 +160,7 @@ def run_steps(
         raise ValueError(f"Expected iterations >= 1, received {iterations}.")
     context = MultiStepContext()
     context.last_step_outputs.update(initial or {})
+    # Iterators of TensorFlow 1 have `get_next`; any other iterator serves as well.
     take = getattr(iterator, "get_next", None) or (lambda: next(iterator))
     for step in range(iterations):
         try:

@@ -64,7 +64,9 @@ def _reduce_cell(topology: Topology, op: ReduceOp, cell: Cell) -> Any:
 
 
 def _reduce_workers(topology: Topology, op: ReduceOp, value: Any) -> Any:
-    """Combines a plain value, which each worker has one of, over the workers."""
+    """Combines the plain values of all workers, one for each worker."""
+    # Several replicas here have the value in common: its sum is refused, as it is in
+    # one process.
     if op is ReduceOp.SUM and topology.copies > 1:
         return _reduce_plain(op, value, topology.replicas)
     value = read_plain(value)

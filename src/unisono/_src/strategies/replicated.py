@@ -66,6 +66,7 @@ class Replicated(local.LocalExtended, abc.ABC):
         self._cross_device_ops: CrossDeviceOps | None = placement.ops
         self._default_options = self._default_options.merge(communication)
         self._copies = self._topology.copies
+        # Parsed once: `Strategy.reduce` asks for it at every call.
         self._reduced_at = destinations.device_target(self._topology.home)
         self._is_central = placement.kind is Policy.CENTRAL
         if self._topology.is_spread:
@@ -88,6 +89,7 @@ class Replicated(local.LocalExtended, abc.ABC):
             return self._run_alone(fn, args, kwargs)
         state: frames.StateFrame = frame.state or frames.EAGER
         if state.is_compiled:
+            # Also if the replicas use no variable, which would tell the devices.
             state.note_topology(self._topology)
         if state.is_compiled and self._is_even((args, kwargs)):
             try:
@@ -155,6 +157,7 @@ class Replicated(local.LocalExtended, abc.ABC):
         else:
             calls = [fn] * len(turns)
         results = lockstep.run(self._placement, calls)
+        # A short question for a common result: `regroup` would give the same.
         if all(map(operator.is_, results, itertools.repeat(None))):
             return None
         return distributed.regroup(results, self._make_per_replica)
@@ -165,6 +168,8 @@ class Replicated(local.LocalExtended, abc.ABC):
         """Returns the call of `fn` that one of the replicas makes in its turn."""
         own = distributed.unwrap((args, kwargs), index, self._topology.replicas)
         if not frames.frame().is_compiled:
+            # JAX refuses to combine an array of another device with those of the
+            # replica; TensorFlow copies it.
             device = self._topology.devices[index]
             own = nest.map_structure(
                 lambda x: collectives.move_committed(x, device), own
@@ -209,6 +214,7 @@ class Replicated(local.LocalExtended, abc.ABC):
             if all(_is_per_replica(value) for value, _ in pairs):
                 return list(self._cross_device_ops.batch_reduce(op, pairs, options))
             return super()._batch_reduce_to(op, pairs, options)
+        # Only a replica's own dense arrays can share a buffer.
         own = [i for i, (value, _) in enumerate(pairs) if _is_own_array(value)]
         # Packing joins many small all-reduces into few large ones
         # (docs/decisions/0019).

@@ -56,6 +56,8 @@ class StrategyScope(Generic[_Strategy]):
         if not self._open:
             self._check_broken()
             return
+        # Compared with the frame that was entered: TensorFlow raises if a block inside
+        # is still open.
         found = ambient.current()
         stack, frame = self._open.pop()
         stack.__exit__(*exc)

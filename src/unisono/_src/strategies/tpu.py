@@ -283,6 +283,7 @@ def _topology_of(given: DeviceAssignment, workers: int) -> Topology:
             f"{grid.num_tpus_per_task} device(s); there are {workers} of "
             f"{len(rows[0])}. Build it for what initialize_tpu_system returns."
         )
+    # From coordinates in the grid to (worker, number there), and to JAX's devices.
     places = [[_device_at(grid, core) for core in own] for own in given.core_assignment]
     spans = tuple(tuple(rows[task][i] for task, i in own) for own in places)
     owners = [own[0][0] for own in places]

@@ -42,6 +42,8 @@ def update(
     cell = var.state_cell
     port = ambient.current().port
     if port is not None and port.is_spmd:
+        # Any component will do: in an update of such a program it stands for the copy
+        # of the replica that runs.
         own = functools.partial(fn, var.values[0])
         return _update_spmd(port, own, args, kwargs, group)
     count = cell.copies
@@ -57,6 +59,7 @@ def update(
         own_args, own_kwargs = distributed.unwrap((args, kwargs), i, count)
         with _copy_frame(i, cell.topology):
             results.append(fn(copy, *own_args, **own_kwargs))
+    # If copies differ, the array from before is put back.
     mirroring.verify(cell, before, among_workers=True)
     return _group_results(results, group, topology)
 
@@ -157,6 +160,7 @@ def _group_results(results: Sequence[Any], group: bool, topology: Topology) -> A
         if not group:
             return _as_tuple(x)
         if isinstance(x, distributed.Mirrored):
+            # As TensorFlow's eager `group`, which gives None for what is no tensor.
             tensors = all(isinstance(v, jax.Array) for v in jax.tree.leaves(x.values))
             return x if tensors else None
         return x

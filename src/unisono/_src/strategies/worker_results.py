@@ -44,6 +44,7 @@ def _own_parts(x: Any, topology: Topology) -> tuple[Any, ...]:
             if stacked is not None:
                 return worker_rows.own_rows(stacked, topology)
         # Parts of different shapes cannot be rows.
+        # Each worker's program takes other parts, so their digests are not compared.
         frames.note_worker_parts()
     return (
         parts[topology.first : topology.first + topology.copies] if is_whole else parts

@@ -147,6 +147,7 @@ class _ClosureMeter:
         """Notes how many closures each worker has run by now."""
         now = time.monotonic()
         self._seen.append((now, self.counts()))
+        # Two looks stay at least: a rate is the difference between two.
         while len(self._seen) > 2 and now - self._seen[1][0] > _WINDOW_SECONDS:
             self._seen.popleft()
 

@@ -74,6 +74,7 @@ def embedding_lookup(
         return found
     axes = tuple(range(where.ndim, found.ndim))
     squares = jnp.sum(found * found, axis=axes, keepdims=True)
+    # The gradient of a root at 0 is infinite, also where its result is not used.
     norm = jnp.sqrt(jnp.where(squares > 0, squares, 1.0))
     scale = jnp.where(squares > max_norm**2, max_norm / norm, 1.0)
     return found * scale.astype(found.dtype)

@@ -51,6 +51,7 @@ class Metric:
         # Keras' metric that computes the same, for `Model.compile`.
         self.keras_name: str | None = None
         self.keras_arguments: dict[str, Any] = {}
+        # So that Keras, if it is loaded, tells what to write when it gets this metric.
         library_hooks.introduce()
 
     def add_weight(self, name: str, shape: tuple[int, ...] = ()) -> Variable:

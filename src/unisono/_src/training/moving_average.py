@@ -130,6 +130,7 @@ class ExponentialMovingAverage:
         decay = jnp.asarray(operand(self._decay), jnp.float32)
         if self._num_updates is not None:
             updates = jnp.asarray(operand(self._num_updates), jnp.float32)
+            # TensorFlow's formula: the average moves faster while it is young.
             decay = jnp.minimum(decay, (1.0 + updates) / (10.0 + updates))
         for variable in variables:
             average = self._averages[id(variable)][1]

@@ -150,6 +150,7 @@ class Optimizer:
                 "ParameterServerStrategy do not: average gradients in the scheduled "
                 "function, over several batches."
             )
+        # Each replica adds to its own copy, without communication, until the update.
         self._sums = [
             Variable(
                 jnp.zeros(v.shape, v.dtype),
@@ -343,6 +344,7 @@ class Optimizer:
         """Returns a list of the gradients of each variable, without None."""
         by_id: dict[int, list[Any]] = {id(v): [] for v in self._variables}
         for gradient, v in _split_pairs(grads_and_vars):
+            # By identity: `==` of variables compares their elements.
             if id(v) not in by_id:
                 raise ValueError(
                     f"The optimizer was not made for the variable {v.name}; give it "
@@ -358,10 +360,13 @@ class Optimizer:
     def _merge(self, strategy: Any, gradients: Sequence[Any], given: Any) -> None:
         """Sums the gradients of all replicas and updates the variables."""
         idle = _find_idle(given)
+        # Split state first: each replica sums and updates its own parts (decision
+        # 0017).
         if _is_local() and self._update_parts(gradients, idle):
             return
         pairs = list(zip(gradients, self._variables, strict=True))
         reduced = strategy.extended.batch_reduce_to(ReduceOp.SUM, pairs)
+        # A mirrored sum is one array for all copies, which are updated by one program.
         self._run_update([getattr(g, "whole", g) for g in reduced], idle)
 
     @functools.cached_property
@@ -415,6 +420,7 @@ class Optimizer:
         """
         if not idle:
             return {}
+        # Looked up each time: it is rare that a variable has no gradient.
         owners = server_slots.find_owners(self._tx, self._treedef, self._groups)
         every = [*range(len(self._variables)), *owners]
         return {k: owner for k, owner in enumerate(every) if owner in idle}
@@ -434,6 +440,7 @@ class Optimizer:
         slots = self._treedef.unflatten(old[count:-1])
         given = server_slots.nest(gradients, self._groups)
         changes, slots = self._tx.update(given, slots, params)
+        # Flat again: `nest` made lists of the parts of a variable, in their order.
         new = jax.tree.leaves(optax.apply_updates(params, changes))
         for i, v in enumerate(self._variables):
             if v.constraint is not None:
@@ -588,6 +595,7 @@ def _sum_gradients(
     if may_be_sparse and is_sparse:
         return concatenate(gradients, None)
     if not gradients:
+        # Zeros take its place in the collective, which all replicas must reach alike.
         return jnp.zeros(variable.shape, variable.dtype)
     return functools.reduce(operator.add, (_as_dense(g, variable) for g in gradients))
 

@@ -31,6 +31,7 @@ _W0, _W1 = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
 
 def _multiply(a: np.uint32, b: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Returns the high and the low word of a product, by halves of 16 bits."""
+    # JAX without 64-bit types has no product of 64 bits.
     low = np.uint32(0xFFFF)
     a0, a1 = np.uint32(a & low), np.uint32(a >> np.uint32(16))
     b0, b1 = b & low, b >> 16
@@ -101,6 +102,7 @@ def words(state: jax.Array, shape: tuple[int, ...], each: int = 1) -> jax.Array:
         each: how many words a number has.
     """
     count = math.prod(shape) * each
+    # A block gives four words, so this is how many counters are needed.
     index = jnp.arange(-(-count // 4), dtype=jnp.uint32)
     counter = _add([jnp.broadcast_to(w, index.shape) for w in state[:4]], index)
     found = _blocks(list(state[COUNTER_WORDS:]), counter)

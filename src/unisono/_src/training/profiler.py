@@ -44,7 +44,7 @@ def _jax_options(options: ProfilerOptions) -> Any:
 
 @final
 class _Running:
-    """Whether this process records a profile; JAX allows one at a time."""
+    """Notes whether this process records a profile; JAX allows one at a time."""
 
     is_on = False
 

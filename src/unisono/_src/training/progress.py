@@ -258,6 +258,7 @@ class _Meter:
             self._dispatched = time.perf_counter()
             self._given, self._arrays = {}, []
         self.steps += 1
+        # The first step is waited for, so that its time has the compilation in it.
         if self.steps == 1:
             jax.block_until_ready(self._arrays)
             self._first = time.perf_counter() - self._began

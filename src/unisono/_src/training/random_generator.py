@@ -62,6 +62,8 @@ def create_rng_state(seed: Seed, alg: str | int | Algorithm) -> np.ndarray:
         given = [seed >> 64 * i & _MASK for i in range(size)]
     else:
         given = [int(x) & _MASK for x in np.ravel(np.asarray(seed, object))][:size]
+    # As in TensorFlow: a number fills the state from its low end, a short list fills
+    # its last places.
     padded = [0] * (size - len(given)) + given
     return np.array(padded, np.uint64).view(np.int64)
 
@@ -304,6 +306,7 @@ class Generator:
             return words
         if frame.strategy is not self._strategy:
             return words
+        # The counters of all replicas move alike, so each needs a key of its own.
         number = frame.replica.replica_id_in_sync_group
         own: jax.Array = philox.fold_in_replica(words, number)
         return own
@@ -509,6 +512,7 @@ def _as_state(given: Any) -> jax.Array:
     if isinstance(given, jax.core.Tracer):
         _check_size(given.shape)
         low = given.astype(jnp.uint32)
+        # A program without 64-bit types has narrower numbers; the sign fills the rest.
         high = jnp.where(given < 0, np.uint32(0xFFFFFFFF), np.uint32(0))
         wide = given.dtype in (jnp.int64, jnp.uint64)
         return _pack(_words(given) if wide else jnp.stack([low, high], -1).ravel())

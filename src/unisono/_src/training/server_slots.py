@@ -165,6 +165,7 @@ class Update:
             owner = max(self._owners[i], 0)
             own = slots[i : i + first.get(self._owners[i], 1)]
             parts = self._cells[owner : owner + len(own)]
+            # A slot may have another shape than its variable, as a factored moment has.
             is_like = all(s.shape == c.shape for s, c in zip(own, parts, strict=True))
             if len(own) > 1 and is_like:
                 made.append(ShardedVariable(own, own[0].name.partition(":")[0]))
@@ -190,6 +191,9 @@ class Update:
             gradients: an array or `IndexedSlices` for each variable.
             idle: the positions of variables that have none.
         """
+        # For each server: compute what it needs of the gradients here, and send its
+        # program with that. Rows without a gradient are left out where that gives the
+        # same numbers.
         target = frames.frame()
         tables = self._find_tables(change, cells, gradients)
         rows = {i: _join(gradients[i]) for i in tables}
@@ -234,6 +238,7 @@ class Update:
                     )
                 if is_found:
                     found[i] = its
+            # By numbers of rows: the decision does not depend on the numbers in them.
             self._tables[shapes] = found
         return self._tables[shapes]
 

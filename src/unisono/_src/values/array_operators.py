@@ -162,7 +162,6 @@ class ArrayOperators(StandsForArray):
         other = jnp.asarray(other) if type(other) is list else operand(other)
         return jnp.matmul(other, self.__jax_array__())
 
-    # `==` compares elements, so an object is a dictionary key by its identity.
     def __divmod__(self, other: Any) -> tuple[jax.Array, jax.Array]:
         quotient, rest = divmod(jnp.asarray(self.__jax_array__()), operand(other))
         return quotient, rest
@@ -207,6 +206,7 @@ class ArrayOperators(StandsForArray):
     def __ne__(self, other: object) -> jax.Array:  # type: ignore[override]
         return _unequal(self, other)
 
+    # `==` compares elements, so an object is a dictionary key by its identity.
     __hash__ = object.__hash__
 
 

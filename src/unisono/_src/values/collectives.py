@@ -220,6 +220,7 @@ def reduce_parts(
     if indexed_slices.is_tree(parts[0]):
         return indexed_slices.map_tree(lambda *xs: reduce_parts(op, xs, device), *parts)
     values = [place(as_array(p), device) for p in parts]
+    # TensorFlow's rules: sparse with sparse stays sparse, with dense it becomes dense.
     sparse = [isinstance(v, indexed_slices.IndexedSlices) for v in values]
     if all(sparse):
         scale = float(len(values)) if op is ReduceOp.MEAN else None
@@ -236,8 +237,10 @@ def reduce_parts(
         )
     if len(values) == 1:
         return values[0]
+    # One program instead of an operation for each replica, where it rounds alike.
     if device is not None and all(v.dtype in _EXACT for v in values):
         return release(_sum_or_mean(op, values))
+    # In replica order, so that every worker gets the same sum to the last bit.
     total = values[0]
     for value in values[1:]:
         total = total + value
@@ -341,6 +344,8 @@ def as_input(x: Any) -> Any:
     if isinstance(x, jax.core.Tracer):
         return x
     with jax.ensure_compile_time_eval():
+        # With an axis it stays a constant of the trace, of which `captured_arrays`
+        # makes an input; a single number would be written into the equations.
         row = jnp.asarray(x)[None]
     return row[0]
 
@@ -350,6 +355,7 @@ def reduce_local(op: ReduceOp, x: Any, replicas: int) -> Any:
     if indexed_slices.is_tree(x):
         return indexed_slices.map_tree(lambda a: reduce_local(op, a, replicas), x)
     if isinstance(x, indexed_slices.IndexedSlices):
+        # As in TensorFlow: rows are joined in replica order, and equal indices stay.
         values = x.values / replicas if op is ReduceOp.MEAN else x.values
         return indexed_slices.IndexedSlices(
             jax.lax.all_gather(values, AXIS, tiled=True),
@@ -484,6 +490,7 @@ def all_parts(parts: Sequence[Any], topology: Topology, point: str) -> list[Any]
 
 def _exchange_parts(parts: Sequence[Any], topology: Topology, point: str) -> list[Any]:
     """Returns the values of all replicas, which the workers send each other."""
+    # Only arrays travel. All parts have one structure, so that of the first serves all.
     flat = jax.tree.leaves([as_array(p) for p in parts])
     sparse = [isinstance(p, indexed_slices.IndexedSlices) for p in parts]
     point = f"{point} ({'sparse' if any(sparse) else 'dense'})"
@@ -502,5 +509,6 @@ def common_kinds(treedef: Any, kinds: Any, topology: Topology) -> Any:
     text = "" if kinds is None else f"{treedef} {kinds}"
     own = np.frombuffer(text.encode(), np.uint8)
     every = eager_exchange.gather(topology, "shapes of a per-replica value", [own])
+    # An empty text says that the parts of a worker differ among themselves.
     same = all(np.array_equal(e[0], own) for e in every)
     return kinds if same and text else None

@@ -127,6 +127,7 @@ class PerReplica(StandsForArray, DistributedValues):
         """
         if self._parts is None:
             if self._local is not None:
+                # Gathered by a collective: every replica then has the values of all.
                 return collectives.split_local(self._local, self._count)
             if jax_tapes.has_tracer(self._stacked):
                 return stacking.unstack(self._stacked, self._count)
@@ -188,6 +189,7 @@ class PerReplica(StandsForArray, DistributedValues):
         parts = self.values
         if jax_tapes.has_tracer(parts):
             return stacking.stack(parts, topology)
+        # At once, as in `values`: the result is kept in this object.
         with jax.ensure_compile_time_eval():
             self._stacked = stacking.stack(parts, topology)
         return self._stacked
@@ -198,6 +200,7 @@ class PerReplica(StandsForArray, DistributedValues):
             return self
         if self._every is None:
             parts = collectives.all_parts(self.values, topology, "uneven values")
+            # Kept: asking the other workers again would be another meeting.
             self._every = PerReplica(parts, topology)
         return self._every
 
@@ -236,9 +239,11 @@ class PerReplica(StandsForArray, DistributedValues):
 
     def _tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
         frame = ambient.current()
+        # In a replica the value is the replica's own; see `_register_as_pytree`.
         if frame.mode == ambient.REPLICA and frame.port is not None:
             return (self.own(),), None
         if self._stacked is not None:
+            # The form and the counts are static: JAX traces each form by itself.
             return (self._stacked,), ("stacked", self._count)
         if self._local is not None:
             return (self._local,), ("local", self._count)
@@ -246,6 +251,7 @@ class PerReplica(StandsForArray, DistributedValues):
 
     @classmethod
     def _tree_unflatten(cls, aux: Any, children: Sequence[Any]) -> Any:
+        # Taken apart in a replica: what comes back is the replica's plain value.
         if aux is None:
             return children[0]
         form, count, *first = aux
@@ -377,6 +383,7 @@ class Mirrored(ArrayOperators, DistributedValues):
 
 def _extent(parts: Sequence[Any], topology: Topology | None) -> tuple[int, int]:
     """Returns the number of replicas on all workers, and the first one given here."""
+    # As many values as this worker has replicas are its own, among those of others.
     if topology is None or not topology.is_spread or len(parts) != topology.copies:
         return len(parts), 0
     return topology.replicas, topology.first
@@ -452,6 +459,8 @@ def regroup(
     >>> merged["x"].values, merged["y"] is shared
     ((1, 2), True)
     """
+    # The structure of replica 0 decides, and objects are compared by identity, as in
+    # TensorFlow.
     first = results[0]
     if isinstance(first, (list, tuple, Mapping)):
         for i, other in enumerate(results[1:], 1):

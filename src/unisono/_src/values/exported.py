@@ -64,6 +64,7 @@ class Compiled:
         return found
 
 
+# By content: threads of one process, and closures traced again, share programs.
 @functools.lru_cache(maxsize=256)
 def load(data: bytes) -> Compiled:
     """Returns the compiled form of a program; the same one for the same bytes."""

@@ -65,6 +65,7 @@ def _packs(arrays: Sequence[jax.Array], most: int) -> list[list[int]]:
     [[0, 2, 3], [1]]
     """
     done: list[list[int]] = []
+    # One open pack for each type: a buffer has one type.
     open_packs: dict[np.dtype, tuple[list[int], int]] = {}
     for i, x in enumerate(arrays):
         pack, size = open_packs.get(x.dtype, ([], 0))

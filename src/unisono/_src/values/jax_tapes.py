@@ -98,6 +98,8 @@ class TapeTracer(_LinearizeTracer):  # type: ignore[misc, valid-type]
 
     __slots__ = ()
 
+    # A trace that meets a tracer of another trace asks it for these two before it
+    # refuses it. After the block both answer with the array (decision 0024).
     def full_lower(self) -> Any:
         """Returns what an evaluating trace takes in place of this value."""
         return self if self._trace.is_recording else _full_lower(self.primal)
@@ -203,6 +205,7 @@ def _place(xs: Sequence[Any], *where: Any) -> Any:
 
 
 if not MISSING:
+    # By this table JAX puts arguments on devices; it has no entry for tracers.
     _shard_arg_handlers[TapeTracer] = _place
 
 
@@ -328,6 +331,7 @@ def _wrap_processing(name: str) -> Callable[..., Any]:
     original = getattr(_LinearizeTrace, name)
 
     def process(self: _TapeTrace, *args: Any, **kwargs: Any) -> Any:
+        # JAX gives the parameters of an operation as the last argument.
         if self.watched and args and isinstance(args[-1], dict):
             self.check_constants(args[-1])
         return self.keep(original(self, *args, **kwargs))
@@ -365,6 +369,7 @@ class Recording:
     def __init__(self, outer: Recording | None, follows_keys: bool) -> None:
         self.outer = outer
         self._follows_keys = follows_keys
+        # As in JAX's `ad.linearize`, which has a function where this has a block.
         self._info = _debug_info("gradient tape", lambda: None, (), {})
         self._tangents = _TangentTrace(self._info, auto_dce=True)
         self._tangents.tag = _TraceTag()
@@ -423,6 +428,7 @@ class Recording:
 
     def watch(self, x: Any) -> None:
         """Follows an array from here on, wherever this object is used."""
+        # It has a tangent already, as a value of the block or from an earlier `watch`.
         if self._trace.find_tangent(x) is not None:
             return
         if self._trace.was_used(x):
@@ -446,6 +452,7 @@ class Recording:
             owner: the object that the key belongs to.
             is_trainable: whether a key is followed that was not added before.
         """
+        # A clean trace inside the block: code that computes at once has left the tape.
         if not self._trace.is_recording or jax_traces.is_clean():
             return x
         if key not in self._keys:
@@ -470,6 +477,8 @@ class Recording:
         if not added and not (self._follows_keys and owner.trainable and is_float(x)):
             self.unfollowed.update(key for key, *_ in places)
             return x
+        # Each lookup has a tangent of its own, that of its rows. `row_gradients` puts
+        # their gradients at the positions.
         number = len(self.lookups.setdefault(places[0][0], []))
         lookup = (places[0][0], number)
         self._keys[lookup] = self._new_tangent(x)
@@ -525,6 +534,7 @@ class Recording:
         program = program.replace(eqns=eqns, invars=every)
 
         def pull(cotangents: Sequence[Any]) -> list[Any]:
+            # JAX's backward pass adds the gradient of each input to its accumulator.
             sums = {v: _ValAccum(v.aval) for v in every[len(leading) :]}
             given = [*residuals, *sums.values()] if leading else [*sums.values()]
             consts = () if leading else residuals
@@ -550,6 +560,8 @@ def _add_inputs(
         return eqns, added
     made: list[Any] = []
     for eqn in eqns:
+        # What the equation computes gets another name, and the sum takes the old one,
+        # so that all later equations use the sum.
         renamed = {v: _Var(v.aval) for v in eqn.outvars if v in added}
         outvars = [renamed.get(v, v) for v in eqn.outvars]
         made.append(eqn.replace(outvars=outvars) if renamed else eqn)

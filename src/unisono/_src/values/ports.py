@@ -1,4 +1,4 @@
-"""How one replica meets the others: one kind of port for each way to run replicas."""
+"""Ports, by which a replica meets the others; one for each way to run replicas."""
 
 from __future__ import annotations
 
@@ -85,6 +85,8 @@ class SpmdPort(Port):
             # As a rule the replica function has made it, so each replica has another.
             return False
         if not isinstance(x, jax.core.Tracer):
+            # An array whose value is known comes from outside the function, unless an
+            # operation in it has said that it made it.
             return id(x) not in self._own
         # JAX has no public way to ask which trace a tracer belongs to.
         return any(x._trace is t for t in self._outer)  # noqa: SLF001
@@ -151,7 +153,9 @@ class LockstepPort(Port):
             RuntimeError: the running code is inside a body that JAX traces by itself.
         """
         if self.has_tapes:
+            # Other replicas know nothing of this one's tapes, so they get the arrays.
             payload = nest.map_structure(jax_tapes.lower, payload)
+        # No gradient around this point: wait for the others here.
         if core.trace_ctx.trace is self.level:
             return self._suspend((combine, payload))
         if jax_traces.base_trace() is not jax_traces.base_trace(self.level):
@@ -161,6 +165,8 @@ class LockstepPort(Port):
                 "inside lax.scan, lax.cond, jax.jit or jax.vmap, where replicas that "
                 "run in turn cannot wait for each other. Move it out of that body."
             )
+        # Inside a gradient. Without a gradient to pass on, go to the level of the
+        # start, and wait there; else let JAX carry the meeting out of the gradient.
         arrays, rest = _split_arrays(payload)
         lowered = [self._strip_gradients(x) for x in arrays]
         is_constant = all(x is y for x, y in zip(arrays, lowered, strict=True))
@@ -175,6 +181,8 @@ class LockstepPort(Port):
             trace = x._trace  # noqa: SLF001
             if trace is self.level:
                 break
+            # Only gradients have a value beneath them; any other trace is the
+            # program's.
             if not isinstance(trace, (ad.JVPTrace, ad.LinearizeTrace)):
                 break
             x = x.primal

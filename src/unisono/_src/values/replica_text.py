@@ -1,4 +1,4 @@
-"""How the values of replicas are shown, in the words of TensorFlow."""
+"""Shows the values of replicas in the words of TensorFlow."""
 
 from __future__ import annotations
 

@@ -31,6 +31,7 @@ def split_copies(whole: Any, count: int) -> tuple[int, tuple[Any, ...]]:
             found = [i for i, d in enumerate(order) if d in by_device]
             first, here = found[0], len(found)
             return [collectives.release(by_device[order[i]]) for i in found]
+        # On one device, or no array: every replica has the same object.
         return [x] * count
 
     leaves, treedef = _flatten(whole)

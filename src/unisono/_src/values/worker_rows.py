@@ -47,6 +47,7 @@ def own_values(local: Any, topology: Topology) -> tuple[Any, ...]:
         topology: the replicas.
     """
     firsts, most = _first_replicas(topology), _most_rows(topology)
+    # One replica on each worker: its own value is all there is.
     if most == 1:
         return (local,)
     start = jnp.asarray(firsts)[jax.lax.axis_index(AXIS)]

@@ -42,6 +42,7 @@ class _Barriers:
             raise errors.different_points_error(
                 [f"strategy.barrier({n!r})" for n in names]
             )
+        # First the comparison of marks, whose error names the first step that differs.
         watchdog.compare()
         if len(set(counts)) > 1:
             told = ", ".join(f"worker {i} {n}" for i, n in enumerate(counts))

@@ -29,6 +29,7 @@ _JOIN_SECONDS = 86_400
 
 def _connections(port: int) -> int | None:
     """Returns how many peers are connected to a port; None if that is not known."""
+    # JAX's service does not tell who is connected, so the system is asked.
     count = 0
     try:
         for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):
@@ -70,6 +71,7 @@ def _main(address: str, workers: str, heartbeat: str, secured: str) -> None:
         heartbeat_timeout=int(heartbeat),
         cluster_register_timeout=_JOIN_SECONDS,
         shutdown_timeout=5,
+        # Else the end of one worker makes JAX abort all others (decision 0013).
         recoverable=True,
         **json.loads(secured),
     )

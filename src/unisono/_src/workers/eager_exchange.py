@@ -54,6 +54,8 @@ def gather(topology: Topology, point: str, arrays: Sequence[Any]) -> list[list[A
     body = head + b"".join(x.tobytes() for x in plain)
     lengths = np.array([len(head), len(body)], np.uint64).tobytes()
     row = (lengths + body)[:_ROUND]
+    # One label for all points: the first round tells workers that are at different
+    # ones, and they can go on; the guard would end them.
     watchdog.enter("a meeting of workers")
     rows = _gather_rows(topology, row, _ROUND)
     sizes = [np.frombuffer(r[:_LENGTHS].tobytes(), np.uint64).tolist() for r in rows]
@@ -87,6 +89,7 @@ def broadcast_first(topology: Topology, point: str, value: Any) -> Any:
     kind = f"{point} of shape {value.shape} and type {value.dtype}"
     if value.nbytes <= _ROUND // 2:
         return jnp.asarray(gather(topology, kind, [value])[0][0])
+    # Only the point, with shape and type: the sum below needs equal sizes.
     gather(topology, kind, [])
     bits = np.asarray(_to_bits(value))
     data = np.frombuffer(bits.tobytes(), np.uint8)
@@ -101,6 +104,7 @@ def broadcast_first(topology: Topology, point: str, value: Any) -> Any:
 def is_same(topology: Topology, point: str, value: Any, is_valid: bool = True) -> bool:
     """Whether all workers have the same value, bit by bit, and call it valid."""
     bits = np.ascontiguousarray(np.asarray(_to_bits(value)))
+    # A checksum travels instead of the value, which may be large.
     mark = np.array([zlib.crc32(bits.tobytes()), is_valid, *bits.shape], np.int64)
     every = [marks[0] for marks in gather(topology, point, [mark])]
     return all(np.array_equal(m, every[0]) and m[1] for m in every)
@@ -125,7 +129,8 @@ def _from_bits(x: np.ndarray, key: str | None) -> Any:
 
 
 def _round_up(size: int) -> int:
-    """Returns a size that is not smaller, out of few; JAX compiles each one anew."""
+    """Returns the next of a few sizes, because JAX compiles a program for each."""
+    # Four sizes for each doubling, so at most a quarter too large.
     step = max(_ROUND, 1 << max(size.bit_length() - 3, 0))
     return -(-size // step) * step
 

@@ -41,6 +41,8 @@ class LastWords:
         self._set.restype = ctypes.c_void_p
         self._set.argtypes = (ctypes.c_int, ctypes.c_void_p)
         address = ctypes.cast(self._handler, ctypes.c_void_p)
+        # `signal` cannot look without setting. It returns the handler before; 0 is the
+        # system's own.
         previous = self._set(signal.SIGABRT, address)
         if previous:
             self._set(signal.SIGABRT, previous)

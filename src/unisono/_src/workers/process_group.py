@@ -152,8 +152,11 @@ def start(group: ProcessGroup, mode: str, stall_seconds: float) -> None:
                 "cannot change while a program runs."
             )
         return
+    # In this order: hear the launcher, join JAX's service, watch the others, wait until
+    # all are there, and only then start the backend, which waits for all.
     limit = join_seconds()
     if launcher_news.NEWS.listen() and mode != worker_guard.OFF:
+        # The launcher gives a worker that listens more time to end (decision 0023).
         launcher_progress.tell_state(launcher_progress.LISTENS)
     if not jax.distributed.is_initialized():
         _initialize(group, limit)
@@ -239,6 +242,7 @@ def _wait_for(
         finally:
             done.set()
 
+    # A daemon, because it may never come back; Python ends without it.
     threading.Thread(target=run, name="unisono joins", daemon=True).start()
     while not done.wait(_LOOK_SECONDS):
         found = look()
@@ -290,6 +294,7 @@ def _initialize(group: ProcessGroup, limit: float) -> None:
         address,
         group.index,
         init_timeout=_ABORT_SECONDS,
+        # JAX's default of 300 s would hold a worker that ends after another has failed.
         shutdown_timeout=5,
         heartbeat_timeout=_HEARTBEAT_SECONDS,
         use_compression=True,
@@ -299,6 +304,7 @@ def _initialize(group: ProcessGroup, limit: float) -> None:
     try:
         _wait_for(state.client.connect, lambda: _why_not_joined(group, limit, until))
     except BaseException:
+        # JAX would take a client that has not joined for one that has.
         state.client = None
         raise
 
@@ -311,6 +317,7 @@ def _why_not_joined(
         if (ending.job, ending.index) in group.tasks:
             worker = group.tasks.index((ending.job, ending.index))
             said = f" It wrote:\n{ending.said}" if ending.said else ""
+            # With a traceback it raised something; without one it was killed, or left.
             kind = errors.WorkerFailedError if said else errors.WorkerLostError
             return kind(
                 f"The process of worker {worker} has ended with {ending.how} before "
@@ -329,12 +336,14 @@ def _why_not_joined(
 
 def _start_service(address: str, workers: int, secured: dict[str, Any]) -> None:
     """Starts the coordination service; it ends after this process and the others."""
+    # With `-P` the folder of the file, which has modules of ours, is not on the path.
     command = [sys.executable, "-P", coordination_service.__file__]
     process = subprocess.Popen(
         [*command, address, str(workers), str(_HEARTBEAT_SECONDS), json.dumps(secured)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=_service_environment(),
+        # Ctrl-C in a terminal goes to the worker's whole group, which this outlives.
         start_new_session=True,
     )
     assert process.stdout is not None

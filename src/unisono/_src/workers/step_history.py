@@ -75,6 +75,7 @@ class StepHistory:
     def write(self) -> str:
         """Returns the history as a text for other workers."""
         steps = list(self._steps.copy())
+        # Each label once: a program repeats few steps many times.
         texts = list(dict.fromkeys(repr(x)[:500] for _, _, x in steps))
         numbers = {text: i for i, text in enumerate(texts)}
         told = [[n, mark, numbers[repr(x)[:500]]] for n, mark, x in steps]

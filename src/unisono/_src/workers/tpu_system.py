@@ -175,7 +175,7 @@ def _sort_by_worker(found: Sequence[jax.Device]) -> list[list[jax.Device]]:
 
 
 def query_system(workers: int, job: str) -> tpu_metadata.TPUSystemMetadata:
-    """Returns what JAX's devices are, for `TPUClusterResolver`.
+    """Returns the number and the names of JAX's devices, for `TPUClusterResolver`.
 
     Args:
         workers: how many workers the cluster has; 0 for this machine alone.

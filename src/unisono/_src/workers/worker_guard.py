@@ -86,6 +86,9 @@ class Guard:
         waits_in_python: whether this worker waits for results in Python.
     """
 
+    # The program's thread, `_watch` and the reader of the launcher's news (`hear`) come
+    # here. `_lock` is held while records are read from the service or published there.
+    # `verdict` needs no lock: whoever sets it first wins, and it stays.
     def __init__(
         self, client: Any, worker: int, workers: int, mode: str, stall_seconds: float
     ) -> None:
@@ -96,12 +99,14 @@ class Guard:
         self._worker = worker
         self._stall = stall_seconds
         self._history = step_history.StepHistory()
+        # What this worker publishes of its own end, and whom it blames.
         self._state, self._error, self._secondary = RUNS, "", False
         self._blame: errors.WorkerError | None = None
         self._beats = 0
         self._tick = _TICK_SECONDS * max(1.0, workers / _TICK_WORKERS)
         self._dead = self._tick * _DEAD_TICKS
         self._has_noticed = False
+        # The last results, for the thread; and the kinds of steps that were met.
         self._newest: Any = None
         self._known: set[str] = set()
         self._last_words = last_words.LastWords(self._explain_abort)
@@ -422,7 +427,7 @@ class Guard:
         return found
 
     def _standpoint(self) -> worker_judgement.Standpoint:
-        """Returns what this worker knows of itself, to judge the others by."""
+        """Returns the state of this worker, by which it judges the others."""
         return worker_judgement.Standpoint(
             self._worker,
             self.step,
@@ -471,7 +476,7 @@ class Guard:
         return found or self._unexplained_error(error)
 
     def _unexplained_error(self, error: BaseException) -> errors.WorkerError:
-        """Returns the error for a broken collective of which nobody says why."""
+        """Returns the error for a broken collective that no worker explains."""
         if "timed out" in str(error).lower():
             return errors.WorkerStalledError(
                 f"Step {self.step} waited longer than {self._stall:g} s for the other "
@@ -550,6 +555,7 @@ class Guard:
         """Stops watching, and tells the others that this worker has left."""
         if self._stop.is_set():
             return
+        # The thread first, so that it does not publish after the last record.
         self._stop.set()
         self._wake.set()
         self._thread.join(5.0)
@@ -560,6 +566,7 @@ class Guard:
             self._state = LEFT
         with contextlib.suppress(Exception), self._lock:
             self._publish()
+        # A worker that raises an error about others need not look for a second one.
         if has_worked and not self._has_noticed:
             self._check_the_end()
 

@@ -82,6 +82,8 @@ class Standpoint:
         """Returns the error about a step in which workers differ, if there is one."""
         for r in records:
             for step, mark in r.recent:
+                # A step that this worker has not taken, or has forgotten, shows
+                # nothing.
                 own, label = self.find(step) or (mark, None)
                 if own != mark:
                     odd = self._find_odd(records, step, own, r.worker)
@@ -92,6 +94,7 @@ class Standpoint:
         self, records: Collection[WorkerRecord], step: int, own: int, other: int
     ) -> int:
         """Returns this worker if most others agree on another step, else the other."""
+        # This worker is not among the records; the 1 below is its own voice.
         told = collections.Counter(dict(r.recent).get(step, own) for r in records)
         return self.worker if max(told.values()) > told[own] + 1 else other
 

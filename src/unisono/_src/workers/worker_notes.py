@@ -82,6 +82,8 @@ class Board:
         self._number = number
         if self._crew.workers == 1:
             return [note]
+        # The note of the round before: the others may read it until they post in this
+        # one.
         client, before = distributed.global_state.client, self._last
         self._set(number, note)
         limit = self._seconds if seconds is None else seconds
@@ -95,6 +97,7 @@ class Board:
 
     def find_silent(self) -> list[int]:
         """Returns the workers that have posted nothing in the latest round yet."""
+        # JAX has no public way to the client of its coordination service.
         client: Any = distributed.global_state.client
         silent = []
         for worker in range(self._crew.workers):

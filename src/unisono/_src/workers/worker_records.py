@@ -84,6 +84,7 @@ class WorkerRecord:
             self.beat, self.beaten_at = beat, now
         if step != self.step:
             self.step, self.stepped_at = step, now
+            # It moves: the time that it may be behind begins anew.
             self.behind_since = None
         self.recent, self.state, self.label = recent, state, label
         self.error, self.is_secondary, self.blame = error, secondary, blame
@@ -135,6 +136,7 @@ def find_worker_error(error: BaseException | None) -> errors.WorkerError | None:
         if isinstance(error, errors.WorkerError):
             return error
         seen.add(id(error))
+        # The program may have raised another exception while it handled ours.
         error = error.__cause__ or error.__context__
     return None
 

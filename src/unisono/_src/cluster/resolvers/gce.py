@@ -88,6 +88,7 @@ class GCEClusterResolver(base.ClusterResolver):
             request = groups.listInstances_next(
                 previous_request=request, previous_response=response
             )
+        # Sorted as TensorFlow does: all instances must number each other alike.
         return cluster_tasks.ClusterSpec({str(self._task_type): sorted(addresses)})
 
     def _address(self, instance: str) -> str:

@@ -71,6 +71,7 @@ def expand_counts(name: str, text: str) -> list[int]:
 def _split(name: str, text: str) -> Iterator[str]:
     """Yields the entries between commas outside of brackets."""
     entry, depth = "", 0
+    # One more comma, which ends the last entry.
     for character in text + ",":
         depth += (character == "[") - (character == "]")
         if depth not in (0, 1):

@@ -128,6 +128,7 @@ def _meet(ray: Any, key: str, rank: int, size: int, seconds: float) -> list[str]
     """
     store = ray.experimental.internal_kv
     host = ray.util.get_node_ip_address()
+    # An IPv6 address has colons of its own.
     mine = f"{f'[{host}]' if ':' in host else host}:{_free_port(host)}"
     own, seen = secrets.token_hex(8), dict[int, str]()
     deadline = time.monotonic() + seconds

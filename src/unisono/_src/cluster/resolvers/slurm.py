@@ -110,6 +110,7 @@ class SlurmClusterResolver(base.ClusterResolver):
         # that CUDA_VISIBLE_DEVICES must stay as it is.
         self._bound_by_slurm = bound is not None and per_node is None
         if self._bound_by_slurm and self._visible is not None:
+            # All that this task sees is its own.
             self._gpus_per_task = len(self._visible)
             return
         if per_node is None:
@@ -168,6 +169,7 @@ class SlurmClusterResolver(base.ClusterResolver):
     def _show_own_gpus(self, local: int) -> None:
         first = local * self._gpus_per_task
         mine = range(first, first + self._gpus_per_task)
+        # CUDA's own names, which need not be numbers.
         names = self._visible
         os.environ[_CUDA] = ",".join(names[i] if names else str(i) for i in mine)
 

@@ -102,6 +102,7 @@ class TFConfigClusterResolver(base.ClusterResolver):
             ValueError: the cluster has no such task.
         """
         config = read()
+        # Both rules are TensorFlow's: programs give the result to a session.
         if config.session_master is not None:
             return config.session_master
         if sum(map(config.cluster.num_tasks, config.cluster.jobs)) <= 1:
@@ -136,6 +137,7 @@ def read() -> TFConfig:
     return parse(os.environ.get(VARIABLE, "{}"))
 
 
+# Every property reads the variable anew, and most find the text of before.
 @functools.lru_cache(maxsize=8)
 def parse(text: str) -> TFConfig:
     """Returns the fields in a value of TF_CONFIG, checked.

@@ -92,6 +92,7 @@ class TPUClusterResolver(base.ClusterResolver):
         self._coordinator_name = coordinator_name
         self._coordinator_address = coordinator_address
         self._addresses: list[str] | None = None
+        # The argument, then the environment; an empty name may mean this machine.
         self._tpu = tpu or self._find() or _use_local_or_raise(tpu)
         if self._tpu == _LOCAL or self._addresses is not None:
             return
@@ -214,8 +215,8 @@ class TPUClusterResolver(base.ClusterResolver):
             RuntimeError: the TPU has several workers, and they have not joined yet.
             ValueError: the workers have different numbers of devices.
 
-        >>> import unisono
-        >>> resolver = TPUClusterResolver("local")
+        >>> from unisono.distribute import cluster_resolver
+        >>> resolver = cluster_resolver.TPUClusterResolver("local")
         >>> found = resolver.get_tpu_system_metadata()  # On 8 CPU devices.
         >>> found.num_cores, found.num_hosts, found.devices[0]
         (8, 1, '/job:worker/replica:0/task:0/device:CPU:0')

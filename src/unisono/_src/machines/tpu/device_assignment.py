@@ -221,6 +221,7 @@ def _replica_grid(counts: Sequence[int], wanted: int) -> list[int]:
     grid = [1] * rank
     order = sorted(range(rank), key=lambda axis: (counts[axis], (axis + 1) % rank))
     for done, axis in enumerate(order):
+        # The root of what is left, rounded up: the same side for all axes to come.
         side = next(n for n in itertools.count(1) if n ** (rank - done) >= left)
         grid[axis] = min(side, counts[axis])
         left = -(-left // grid[axis])
@@ -248,7 +249,7 @@ def _list_blocks(starts: Any, shape: np.ndarray, stride: np.ndarray) -> np.ndarr
 def _place_around_holes(
     topology: TPUTopology, shape: np.ndarray, stride: np.ndarray, wanted: int
 ) -> np.ndarray:
-    """Returns the first blocks of cores that miss no device."""
+    """Returns the first blocks of cores in which no device is missing."""
     counts = topology.mesh_shape // (shape * stride) * stride
     every = [
         _find_block_start(i, counts.tolist(), shape, stride)

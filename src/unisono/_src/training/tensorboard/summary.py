@@ -146,6 +146,7 @@ class SummaryWriter:
         ...     writer.write_scalar("loss", 0.5, step=1)
         False
         """
+        # First, so that another thread writes nothing to a file that is being closed.
         target, self._target = self._target, None
         if target is not None:
             target.close()
