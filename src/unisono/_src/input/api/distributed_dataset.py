@@ -48,6 +48,10 @@ _NUMBERS = itertools.count()
 _NICE = 5
 
 
+# From the source to the program, one cursor around the other: the worker's plan, steps
+# (`steps.Cut` and its like), agreement between workers (`Together`), devices
+# (`Placed`), and the thread (`Ahead`), which remembers positions. Everything up to
+# `Placed` runs in that thread, if there is one.
 class DistributedIterator(ProcessBound, iterators.PositionedIterator):
     """Iterates over a distributed dataset; each element has one value per replica.
 
@@ -104,6 +108,7 @@ class DistributedIterator(ProcessBound, iterators.PositionedIterator):
         It counts the elements that were taken from this iterator, and does not depend
         on the number of replicas: any other number may continue from it.
         """
+        # What was put back counts as not taken.
         position = self._ahead.get_state(sum(self._back))
         return {
             "kind": self._kind,
@@ -344,6 +349,9 @@ class DistributedBatches(DistributedDataset):
         self._decision = sharding_rule.decide(given, policy)
         self._by_data = self._decision.kind == dataset_options.AutoShardPolicy.DATA
         _check_batched(given, self._share)
+        # The order matters: the options are read from the plan as it was given, the
+        # rule is decided on it, and only then the plan is cut for this worker and its
+        # maps are sent to processes.
         own = sharding_rule.plan_for_worker(
             given, self._decision, self._share.workers, self._share.worker
         )

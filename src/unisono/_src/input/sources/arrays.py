@@ -224,6 +224,7 @@ class Range(nodes.Indexed):
 
     def indices(self) -> cursors.Cursor:
         """Returns a cursor over the numbers of all rows."""
+        # `cardinality` would be `INFINITE`, which is -1.
         return cursors.Count(self.stop if self.is_endless else self.cardinality)
 
     @property

@@ -145,6 +145,9 @@ class Reader(cursors.Cursor):
         self._node = node
         self._file = 0
         self._buffered: Buffered | None = None
+        # Records are parsed in runs, as many as a window holds; a
+        # position is an offset in the uncompressed file, so that
+        # it does not depend on how files were cut into windows.
         # Records that were parsed, the offset behind each of them, and how many of them
         # were returned.
         self._ready: list[bytes] = []
@@ -297,6 +300,7 @@ class _TFRecords(Reader):
         while at < len(window):
             header = window[at : at + 12]
             size = int.from_bytes(header[:8], "little") if len(header) == 12 else 0
+            # Eight bytes of length, four and four of checksums.
             end = at + 16 + size
             if end > len(window):
                 needed = end - len(window)

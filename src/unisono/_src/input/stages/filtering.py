@@ -126,6 +126,7 @@ class TakeWhile(nodes.Passing):
 def _content(x: Any) -> Any:
     """Returns the content of an array as a value that can be hashed."""
     array = elements.as_array(x)
+    # The bytes of an array of objects, as text is, are only addresses.
     return repr(array.tolist()) if array.dtype.kind == "O" else array.tobytes()
 
 
@@ -163,6 +164,8 @@ class _UniqueCursor(cursors.Cursor):
         self._origin = state["origin"]
         self._source.set_state(self._origin)
         self._seen, self._passed = set(), 0
+        # Each read ends at an element that is new, and so did the last one before the
+        # position was saved, or at the end of the source.
         while self._passed < state["passed"] and self.read(1):
             pass
 

@@ -62,10 +62,14 @@ def _plan_dataset() -> type:
             self._node, self._begin = node, begin
             self._share = (1, 0)
 
+        # Grain's `mp_prefetch` calls this in every worker process, with the slice
+        # [worker::workers], on each dataset that has such a method.
         def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
             self._share = (sl.step or 1, sl.start or 0)
 
         def __iter__(self) -> Any:
+            # Each process reads the source from the same position, and skips what the
+            # others make: only the functions run in parallel.
             source = self._node.parent.cursor()
             source.set_state(self._begin)
             shard = selecting.ShardCursor(source, *self._share)
