@@ -124,10 +124,11 @@ class TakeWhile(nodes.Passing):
 
 
 def _content(x: Any) -> Any:
-    """Returns the content of an array as a value that can be hashed."""
+    """Returns shape and content of an array as a value that can be hashed."""
     array = elements.as_array(x)
     # The bytes of an array of objects, as text is, are only addresses.
-    return repr(array.tolist()) if array.dtype.kind == "O" else array.tobytes()
+    is_text = array.dtype.kind == "O"
+    return array.shape, repr(array.tolist()) if is_text else array.tobytes()
 
 
 @final
