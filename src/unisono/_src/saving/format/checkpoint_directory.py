@@ -63,6 +63,8 @@ class Draft:
             with contextlib.suppress(OSError):
                 # Some file systems have no locks. `sweep` cannot lock there either and
                 # leaves every hidden directory alone.
+                # It waits: another process may be sweeping the new
+                # directory, which had no lock yet.
                 fcntl.flock(self._lock, fcntl.LOCK_EX)
             if self.directory.exists():
                 break
@@ -96,6 +98,7 @@ class Draft:
             aside = _hidden_path(self.target)
             os.rename(self.target, aside)
             os.rename(self.directory, self.target)
+            # The older version has the hidden name now, which `close` removes.
             os.rename(aside, self.directory)
 
     def close(self) -> None:
@@ -168,6 +171,7 @@ def remove(path: pathlib.Path) -> None:
     try:
         if hidden != path:
             os.rename(path, hidden)
+        # A reader that opened it under its old name still holds it.
         with _lock(hidden) as is_free:
             if is_free:
                 shutil.rmtree(hidden)
