@@ -271,6 +271,8 @@ def wrap_value(original: property) -> property:
     # mypy knows that a property may have no getter; this one has.
     @functools.wraps(get)  # type: ignore[arg-type]
     def value(self: Any) -> Any:
+        # In a stateless scope Keras itself passes the values, and
+        # nothing is read from here.
         if is_plain(self) and not stateless_scope.in_stateless_scope():
             is_compiled = frames.frame().is_compiled
             if is_compiled or ambient.current().strategy is not None:

@@ -103,6 +103,7 @@ class Host:
                 self._mappings[probe]
             except OSError:
                 # Another machine, or a system that does not allow it.
+                # A mark that no other process has, so that no memory is shared.
                 machine = f"{machine}/{os.getpid()}"
         return Where(socket.gethostname(), os.getpid(), machine)
 
