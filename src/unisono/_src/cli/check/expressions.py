@@ -96,6 +96,7 @@ class ExpressionReader:
 
     def set_name(self, scope: Scope, name: str, values: Values) -> None:
         """Gives a name its values; in a branch it may also keep those it had."""
+        # The branch may not be taken.
         if self.place.branches:
             values = values | scope.names.get(name, NONE)
         scope.names[name] = values
@@ -145,6 +146,7 @@ class ExpressionReader:
         self, node: ast.Attribute, call: CallArguments | None = None
     ) -> Values:
         """Reads ``a.b.c`` as a whole: the path that it stands for is one use."""
+        # The links from the end to the root; the root is no attribute.
         chain = [node]
         while isinstance(chain[-1].value, ast.Attribute):
             chain.append(chain[-1].value)
@@ -154,6 +156,7 @@ class ExpressionReader:
             values, written = self._root(root, links), root.id
         else:
             values, written = self.eval(root), "(...)"
+        # An attribute that the program has set on `self` stands for what was assigned.
         if self._is_self(root) and links[0].attr in self._self_scope().names:
             values = self._self_scope().names[links[0].attr]
             written = f"{written}.{links.pop(0).attr}"
@@ -162,6 +165,7 @@ class ExpressionReader:
                 return values
         for link in links:
             written = f"{written}.{link.attr}"
+            # Only the last link is called.
             values = self._step(link, values, written, call if link is node else None)
         self._record_paths(node, values, written, call)
         return values
@@ -194,6 +198,7 @@ class ExpressionReader:
             elif value.kind == "object" and link.attr not in value.own:
                 self.uses.append(Use(link, written, path, "object", call))
                 made.add(Value(path, "method"))
+                # A property gives an object; what a call gives is told by `_results`.
                 of = None if call else self._typing(path, False)
                 if of is not None:
                     made.add(Value(of, "object"))
@@ -213,6 +218,7 @@ class ExpressionReader:
                 self._name(node.func)
         else:
             values = self.eval(node.func)
+        # Arguments are read after the function, as Python evaluates them.
         given = [self.eval(a) for a in (*node.args, *(k.value for k in node.keywords))]
         if isinstance(node.func, ast.Name) and node.func.id == "iter" and given:
             return self._results(_iterators(given[0]), call)
@@ -267,6 +273,7 @@ class ExpressionReader:
 
     def _compare(self, node: ast.Compare) -> Values:
         found = self._operation(node)
+        # These give a Python bool, also of arrays.
         identity = ast.Is | ast.IsNot | ast.In | ast.NotIn
         return NONE if any(isinstance(op, identity) for op in node.ops) else found
 
@@ -294,6 +301,7 @@ class ExpressionReader:
     def _comprehension(self, node: ast.expr) -> Values:
         outer = self.place.scope
         self.place.scope = Scope(outer)
+        # The sources come first: they bind the names that the element uses.
         for made in getattr(node, "generators", ()):
             self.eval(made.iter)
             self.bind(made.target, NONE)

@@ -158,6 +158,7 @@ class Keras:
                 names[node.name] = node
             elif isinstance(node, ast.ImportFrom):
                 for alias in node.names:
+                    # Module and name, which `follow` goes on with.
                     names[alias.asname or alias.name] = (node.module or "", alias.name)
             elif isinstance(node, ast.Assign):
                 for target in node.targets:
@@ -192,6 +193,8 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     for node in body:
         if isinstance(node, ast.If):
             of_other = "backend()" in ast.unparse(node.test)
+            # Other branches, such as for a version of Python,
+            # count as taken on both sides.
             if not of_other or "jax" in ast.unparse(node.test):
                 yield from _statements(node.body)
             yield from _statements(node.orelse)

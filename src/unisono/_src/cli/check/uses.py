@@ -67,6 +67,7 @@ class _StatementReader:
         self._reader.uses = []
         self._reader.place = ReadingPlace(self._module)
         self._run(tree.body)
+        # Bodies come after the module, as calls do, so that they see its last bindings.
         while self._later:
             function, place = self._later.pop(0)
             self._reader.place = place
@@ -137,6 +138,8 @@ class _StatementReader:
     def _Assign(self, node: ast.Assign) -> None:
         values = self._reader.eval(node.value)
         for target in node.targets:
+            # `a, b = x, y` binds each name to its own value.
+            # The uses were recorded above.
             if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
                 each = [self._reader.eval_quietly(value) for value in node.value.elts]
                 if len(each) == len(target.elts):
@@ -167,6 +170,8 @@ class _StatementReader:
             if path and path != "compat.v2":
                 self._reader.uses.append(Use(alias, alias.name, path, "import"))
             bound = alias.asname or package
+            # `import tensorflow.keras` binds `tensorflow`; with `as`
+            # it binds the module below.
             is_root = not alias.asname or path == "compat.v2"
             value = Value("" if is_root else path)
             self._reader.set_name(self._reader.place.scope, bound, frozenset({value}))
@@ -195,6 +200,8 @@ class _StatementReader:
         if whole:
             self._reader.uses.append(Use(alias, alias.name, whole, "import"))
         bound = alias.asname or alias.name
+        # Nothing is known about what `tensorflow.python` holds;
+        # the import itself is told.
         is_public = not whole.startswith("python.") and whole != "python"
         values = frozenset({Value(whole)}) if is_public else NONE
         self._reader.set_name(self._reader.place.scope, bound, values)
@@ -220,6 +227,7 @@ class _StatementReader:
         local = frozenset({Value(_key(node), "local")})
         self._reader.set_name(self._reader.place.scope, node.name, local)
         place = self._reader.place
+        # A function in a method sees the `self` of that method.
         me = place.scope if place.scope.is_class else place.me
         self._later.append((node, ReadingPlace(inner, me, compiled)))
 
@@ -243,6 +251,7 @@ class _StatementReader:
         # What `self` is, besides the attributes that the class gives it.
         self._reader.place.scope.names["self"] = instances(bases)
         own = attributes_of(node)
+        # Names of the class hide those of its bases, whatever their values are.
         for name in own:
             self._reader.place.scope.names[name] = NONE
         self._run(node.body)

@@ -57,6 +57,7 @@ def judge(use: Use) -> Verdict:
     if use.kind == "unknown":
         return Verdict(use, UNKNOWN, use.told)
     if use.kind == "control":
+        # A `for` runs, unrolled; the others raise while the function is traced.
         is_error = use.path != "for"
         return Verdict(use, MISSING if is_error else DIFFERS, rows.CONTROL[use.path])
     if use.kind == "package":
@@ -69,6 +70,8 @@ def judge(use: Use) -> Verdict:
 def _judge_path(
     path: str, is_member: bool, call: CallArguments | None
 ) -> tuple[str, str, str]:
+    # In this order: private names; Keras, which is read from its own source; names that
+    # are not here; calls that do not fit; names that differ.
     if path == "python" or path.startswith("python."):
         told = "It is private to TensorFlow. Use the public name of the same purpose."
         return MISSING, told, ""
