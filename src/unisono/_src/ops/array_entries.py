@@ -16,6 +16,9 @@ from unisono._src.ops import tensors
 
 @final
 @dataclasses.dataclass
+# Either `rows` or `block` is in use. Eager code has rows, which may have different
+# shapes. They become a block at the first write at a position that a program computes,
+# or when a loop carries them; a block never becomes rows again.
 class Entries:
     """Arrays of one type by position.
 
@@ -196,6 +199,8 @@ class Entries:
     def flatten(self) -> tuple[tuple[Any, ...], Any]:
         """Returns the arrays, and all else."""
         rows = None if self.rows is None else tuple(self.rows)
+        # JAX compares this between the rounds of a loop. `read` is not part of it:
+        # whether an entry can be read twice is an eager question.
         told = (self.dtype, self.grows, self.clears, self.infers, self.shape)
         return (rows, self.block), told
 

@@ -109,6 +109,7 @@ def _convolve(
         strides,
         padding,
         rhs_dilation=dilations,
+        # TensorFlow's kernels have space first, then input and output channels.
         dimension_numbers=(layout.letters, f"{space}IO", layout.letters),
         feature_group_count=groups,
     )
@@ -212,6 +213,7 @@ def transpose(
     found, kernel = _operands(layout, x, filters)
     shape = tensors.sizes(name, "output_shape", output_shape)
     if len(shape) == rank:
+        # Sizes of space alone: batch and channels follow from the operands.
         shape = layout.full(shape, 0)
         channel = layout.letters.index("C")
         shape = tuple(
@@ -306,6 +308,8 @@ def max_pool(
     layout = _Layout(name, rank, data_format)
     found = _pool_input(layout, x, kinds.REAL)
     is_float = kinds.kind(found.dtype) == "f"
+    # The identity of `max`: only with this value does JAX recognize the
+    # reduction, whose gradient it knows.
     lowest = -jnp.inf if is_float else kinds.limits(found.dtype).min
     made: jax.Array = tensors.call(
         name,
