@@ -511,6 +511,7 @@ class Estimator:
             )
         receiver = serving_input_receiver_fn()
         with self._borrow_steps(ModeKeys.PREDICT, path) as built:
+            # Zeros will do: the model function is only traced.
             built.build(steps_lib.zero_batch(receiver.features), has_values=True)
             self._restore(built, path)
             return exporting.export(built, receiver, os.fspath(export_dir_base))

@@ -108,6 +108,7 @@ class Entries:
                 "dynamic_size=True; or write at Python's numbers, as in "
                 "`for i in range(n)`."
             )
+        # One position is a scalar, several are a vector.
         shape = values.shape[places.ndim :]
         self.take_shape(shape)
         block = self.to_block(shape)
@@ -180,6 +181,8 @@ class Entries:
         """Returns the entries in one array, if they all have one known shape."""
         if not self.rows:  # It is one array already, or has no entries.
             return self
+        # A row that the body writes would change the structure that JAX compares from
+        # round to round; in one array nothing changes but numbers.
         shapes = {x.shape for x in self.rows if x is not None}
         if not shapes and self.shape.is_fully_defined():
             shapes = {tuple(self.shape)}

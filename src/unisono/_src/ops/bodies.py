@@ -169,6 +169,7 @@ def trace(
         with _enter(outer, given) as frame:
             flat, marks = flatten(fn(*args))
         written = [] if frame is None else list(frame.written)
+        # What is no array cannot leave the trace in another way.
         seen.update(shape=marks, count=len(flat), written=written)
         # The trace that `make_jaxpr` has opened for this body; see `_check_tapes`.
         seen["trace"] = jax_traces.base_trace()

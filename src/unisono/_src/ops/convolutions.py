@@ -34,6 +34,7 @@ class _Layout:
                 f"data_format of {name} must be {last!r} or {first!r}, received "
                 f"{data_format!r}."
             )
+        # The first axis of space: behind the batch, or behind batch and channels.
         self.start = 2 if self.letters == first else 1
 
     def check(self, x: jax.Array) -> None:

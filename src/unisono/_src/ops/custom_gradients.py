@@ -59,6 +59,7 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
         result, gradient, read = _call(f, given, kwargs)
         _check_gradient(gradient, read)
         flat = [tensors.tensor(x) for x in nest.leaves(result)]
+        # The variables come behind the arguments, as their gradients do.
         operands = [*nest.leaves(given), *map(tensors.tensor, read)]
         made = iter(_attach(flat, operands, _flatten(gradient, read, len(operands))))
         return nest.map_structure(lambda _: next(made), result)

@@ -118,6 +118,7 @@ def take(count: int, seed: int | None, kind: str) -> jax.Array:
     low = 0
     if seed is not None:
         low = _drawn.get((kind, first, second), 0)
+        # Like TensorFlow's kernels, which count in their own state from call to call.
         _drawn[kind, first, second] = low + _RESERVED * count
     return _own_words(jnp.asarray(_state(first, second, low)))
 

@@ -352,6 +352,8 @@ def strided_slice(
     step = (1,) * len(first)
     if strides is not None:
         step = tensors.sizes("strided_slice", "strides", strides)
+    # If bits of several masks are set for one entry, the first of these
+    # tests wins, as in TensorFlow.
     no_begin, no_end, ellipsis, new_axis, shrink = masks
     key: list[Any] = []
     for i, (low, high, stride) in enumerate(zip(first, last, step, strict=True)):

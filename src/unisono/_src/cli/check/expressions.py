@@ -80,7 +80,7 @@ class ExpressionReader:
         return values
 
     def bind(self, target: ast.expr, values: Values) -> None:
-        """Gives what is left of an assignment its values."""
+        """Gives the target of an assignment its values."""
         if isinstance(target, ast.Name):
             self.set_name(self.place.scope, target.id, values)
         elif isinstance(target, ast.Tuple | ast.List):

@@ -167,7 +167,7 @@ class Keras:
 
 
 def find_parameters(function: ast.FunctionDef) -> tuple[frozenset[str], list[str]]:
-    """Returns the arguments of a function, and the functions that get its other ones.
+    """Returns the arguments of a function, and who gets its ``**kwargs``.
 
     The names are those of the arguments, and of ``kwargs.pop("name")`` in the body.
     """
@@ -189,7 +189,7 @@ def find_parameters(function: ast.FunctionDef) -> tuple[frozenset[str], list[str
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yields the statements of a module; of branches for a backend those for JAX."""
+    """Yields the statements of a module; of branches by backend, those for JAX."""
     for node in body:
         if isinstance(node, ast.If):
             of_other = "backend()" in ast.unparse(node.test)

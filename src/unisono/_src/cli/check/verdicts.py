@@ -46,6 +46,8 @@ def judge_all(uses: Iterable[Use]) -> list[Verdict]:
         is_set = isinstance(getattr(use.node, "ctx", None), ast.Store)
         if made.status == UNKNOWN and is_set:
             continue  # An attribute of the program's own.
+        # A name may stand for several things, and each of them
+        # is a use of the same place.
         before = worst.get(id(use.node))
         if before is None or ORDER.index(made.status) > ORDER.index(before.status):
             worst[id(use.node)] = made

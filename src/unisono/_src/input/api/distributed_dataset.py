@@ -191,7 +191,7 @@ class DistributedDataset(ProcessBound, abc.ABC):
         self._per_replica = mode is not input_options.InputReplicationMode.PER_WORKER
 
     def _use_plans(self, given: nodes.Node, own: nodes.Node) -> None:
-        """Reads `own`, which is this worker's part of the plan that was `given`."""
+        """Takes the plan that was given, and this worker's part of it, to be read."""
         self._given, self._node = given, own
         self._topic = f"input {next(_NUMBERS)}"
         self._iterators = itertools.count()
@@ -438,7 +438,7 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         _log.info("%s", self._describe(look=False).line)
 
     def _with_whole_steps(self) -> DistributedDatasetsFromFunction:
-        """Ends the steps before the first for which some replica has no element."""
+        """Returns the dataset, which now ends before a step that lacks an element."""
         self._drops = True
         _log.info("%s", self._describe(look=False).line)
         return self

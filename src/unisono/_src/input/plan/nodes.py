@@ -110,7 +110,7 @@ class Node(abc.ABC):
 
 
 class Disturbed(abc.ABC):
-    """A node that reading even one element changes; abstract.
+    """A node that changes when even one element of it is read; abstract.
 
     Reading one may count as a pass, or start a process.
     """

@@ -59,6 +59,7 @@ def _gather_rows(
     # Threads do not help with objects: copying those needs Python's lock.
     if helpers < 1 or x.dtype.kind == "O":
         return x.take(indices, 0, out, "clip")
+    # One part for each helper, and one for this thread.
     edges = np.linspace(0, len(indices), helpers + 2).astype(int).tolist()
 
     def fill(start: int, stop: int) -> None:

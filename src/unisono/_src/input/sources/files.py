@@ -242,6 +242,7 @@ class _TextLines(Reader):
     """The lines of text files, without their line ends."""
 
     def _records(self, file: Buffered) -> tuple[list[bytes], list[int]]:
+        # A line may be longer than a chunk.
         while b"\n" not in file.window and file.extend():
             pass
         # The last line of a file may lack its line feed.
@@ -278,6 +279,7 @@ class _TFRecords(Reader):
         ends: list[int] = []
         while not records and file.window:
             records, ends, needed = self._parse(file)
+            # A record may be longer than the window.
             if not records and not file.extend(needed):
                 raise errors.DataLossError(
                     f"{file.path}: truncated record at byte {file.offset}: the file "
@@ -314,6 +316,7 @@ class _TFRecords(Reader):
             self._check(file, [window[:12]], [0], [window[:8]], "length")
         if not headers:
             return [], [], needed
+        # First all lengths, then all data: each check is one call over many records.
         good = self._check(file, headers, starts, [h[:8] for h in headers], "length")
         starts, sizes = starts[:good], sizes[:good]
         # Not `strict`: this runs for every record, and the lists have one length.

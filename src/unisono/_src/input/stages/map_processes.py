@@ -15,7 +15,7 @@ from unisono._src.input.stages import mapping, selecting
 
 
 def _make_next(source: cursors.Cursor, fn: Callable[..., Any]) -> Any:
-    """Returns the function of the next element, or a `Raised`; runs in a process.
+    """Returns what the map makes of the next element, or a `Raised`; in a process.
 
     Grain would end a process that raises, and the elements left for it would be lost.
     """

@@ -177,7 +177,7 @@ def bring_in(model: Any) -> None:
 
 
 def _convert(found: Iterable[Any], strategy: Any) -> bool:
-    """Make the plain variables among some variables of a strategy.
+    """Turn the plain ones among some variables into variables of a strategy.
 
     Returns:
         Whether there were any.
@@ -287,7 +287,7 @@ def wrap_value(original: property) -> property:
 
 
 def _look_for_owner(variable: Any) -> None:
-    """Bring in the models of the current strategy, if one of them has a variable."""
+    """Bring in the models of the current strategy that have a variable."""
     if "_unisono_unowned" in variable.__dict__:
         return  # A loop may read it at every step, so the search is done only once.
     strategy = current.get_strategy()

@@ -114,6 +114,7 @@ def _update_parts(
 
     def change(inputs: list[Any]) -> list[Any]:
         with _pretend_shapes((*every, *slots), inputs):
+            # The weights come first, then the slots, and at the end the gradients.
             weights, found = optimizer.stateless_apply(
                 inputs[count:-count], inputs[-count:], inputs[:count]
             )

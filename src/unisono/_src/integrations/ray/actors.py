@@ -128,6 +128,7 @@ class Host:
         if place is not None:
             args = packing.unpack(args, self._mappings[place])
         result = getattr(self._target, method)(*args)
+        # The caller learns how much it would need, and offers it with the next call.
         size = packing.measure(result)
         if size == 0 or reply is None or size > reply.size:
             return Answer(result, wanted=size)

@@ -231,6 +231,7 @@ class Checkpoint(deferred_restore.Noticing):
         Returns:
             The path of the checkpoint.
         """
+        # Counted before, because the counter is part of what is saved.
         path = path_of(self._count(1))
         try:
             rest = self._write(path, options, is_step=True, then=then)

@@ -107,7 +107,7 @@ def read_usable(directory: pathlib.Path) -> manifest.Manifest:
 
 @functools.lru_cache(256)
 def _check_key(impl: str, shape: tuple[int, ...], dtype: str) -> None:
-    """Raises unless numbers of a shape and type are random keys of a kind."""
+    """Raises unless numbers of a shape and type can be random keys of a kind."""
     numbers = jax.ShapeDtypeStruct(shape, array_types.parse(dtype))
     jax.eval_shape(lambda x: jax.random.wrap_key_data(x, impl=impl), numbers)
 

@@ -165,7 +165,7 @@ class FunctionExporter:
 
 
 def _serialize(exported: export.Exported) -> bytes:
-    """Returns a program with that of its gradient, or without if it has none."""
+    """Returns a program as bytes, with the program of its gradient if it has one."""
     try:
         return bytes(exported.serialize(vjp_order=1))
     except _FAILURES:  # An operation cannot be differentiated, or not exported so.

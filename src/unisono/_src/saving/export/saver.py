@@ -299,7 +299,7 @@ def _list_signatures(given: Any) -> Iterator[tuple[None, str, Any]]:
 
 
 def _make_function(concrete: ConcreteFunction) -> Any:
-    """Returns a function of those arguments of a concrete one that have arrays."""
+    """Returns a function of the arguments of a concrete one that have arrays."""
     wanted = concrete.array_arguments
 
     def call(*given: Any) -> Any:
@@ -325,7 +325,7 @@ def _class_attributes(obj: Any) -> dict[str, Any]:
 
 
 def _describe_object(found: graph.Found, variable: Variable | None) -> Item:
-    """Returns the description of an object that `load` makes it from.
+    """Returns the description from which `load` makes an object.
 
     Args:
         found: the object.

@@ -237,7 +237,7 @@ class _ThisJob:
 
 
 def note_seen(directory: pathlib.Path) -> None:
-    """Records that this process goes on from a directory's checkpoints of now."""
+    """Records that this process goes on from the checkpoints that are there now."""
     _ThisJob.seen[directory] = _find_newest_time(directory)
 
 
@@ -249,6 +249,8 @@ def check_alone(target: pathlib.Path) -> None:
     Raises:
         SaveError: another job has.
     """
+    # Older checkpoints are of a run before, and those that were there when this one
+    # restored are what it goes on from.
     known = max(_ThisJob.began, _ThisJob.seen.get(target.parent, 0))
     stem = target.name.rpartition("-")[0]
     for path, header in _headers(target.parent, is_quiet=True):
@@ -335,6 +337,7 @@ def find_latest(
                 is_any_gone = is_any_gone or not path.exists()
                 continue
             return path
+        # Otherwise the list is out of date, and is read anew.
         if not is_any_gone:
             break
         # A manager has removed it since, after it had saved a newer one.

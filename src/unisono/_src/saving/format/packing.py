@@ -23,7 +23,7 @@ _ALIGNMENT_BYTES = 16
 
 
 def assign(entries: dict[str, Entry]) -> dict[str, Entry]:
-    """Returns entries of which those of small arrays have places in packs.
+    """Returns the entries; small arrays have places in packs.
 
     A single small array is not worth a pack.
     """
