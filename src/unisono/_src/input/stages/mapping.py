@@ -300,7 +300,7 @@ class Map(nodes.Unary, nodes.Disturbed):
 
 def lending_cursor(node: nodes.Node) -> cursors.Cursor:
     """Returns a cursor for a reader that copies each element before the next read."""
-    if type(node) is Map and node.parallel in (None, 1):
+    if type(node) is Map and node.run is None and node.parallel in (None, 1):
         return _Mapped(node.parent.cursor(), node.fn, is_lent=True)
     return node.cursor()
 
