@@ -43,6 +43,7 @@ app = typer.Typer(
 )
 
 
+# Typer makes a group only of what has commands or a callback of its own.
 @app.callback()
 def _root() -> None:
     pass

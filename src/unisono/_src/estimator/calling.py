@@ -80,6 +80,7 @@ def call_model_fn(
     given: dict[str, Any] = {"mode": mode, "params": dict(params), "config": config}
     given = {k: v for k, v in given.items() if k in names}
     if "labels" in names:
+        # A dataset of training may be used to predict; its labels are left out.
         given["labels"] = labels if has_labels else None
     elif labels is not None and has_labels:
         raise ValueError(

@@ -41,6 +41,7 @@ def name_of(key: str) -> str | None:
     if not key.startswith(_PREFIX) or not key.endswith(_SUFFIX):
         return None
     name = key.removeprefix(_PREFIX).removesuffix(_SUFFIX)
+    # Split first: a doubled dot is a dot, and no beginning of ".S".
     parts = [part.replace(".S", "/") for part in name.split("..")]
     return ".".join(parts)
 
@@ -242,6 +243,8 @@ class Saver:
             return False
         for listener in self._listeners:
             listener.before_save(None, step)
+        # A checkpoint without a position is that of a training which has ended: the
+        # next one begins with its data anew.
         self._checkpoint.input = self._position if is_mid_training else None
         path = self._manager.save(checkpoint_number=step)
         _log.info("Saved checkpoint for step %d: %s.", step, path)

@@ -21,6 +21,9 @@ from unisono._src.workers import process_group
 ModelCall = Callable[[Any], EstimatorSpec]
 
 
+# The life of a model function here: `build` traces it once, so that its variables exist
+# and a checkpoint can fill them; then `step` is compiled, and each trace of it calls
+# the function again, which finds the same variables by name (decision 0018).
 class ModelSteps(abc.ABC):
     """Holds a model function, its variables and its compiled step; abstract.
 
@@ -44,6 +47,7 @@ class ModelSteps(abc.ABC):
         self.hooks: tuple[Any, ...] = ()
         self.is_built = False
         with strategy.scope():
+            # First of all: the model function may read it while it is traced.
             self.store.make_global_step()
 
     def build(self, batch: Any, has_values: bool) -> None:
@@ -100,6 +104,7 @@ class Training(ModelSteps):
             # a checkpoint can restore them before the first step.
             spec.train_op.update(None, self.store)
         else:
+            # A function of the program: its own call makes what variables it needs.
             spec.train_op()
 
     def _step(self, batch: Any) -> Any:
@@ -123,6 +128,7 @@ class Training(ModelSteps):
         # Optimizers sum the gradients of the replicas. With each loss divided by their
         # number, the sum is the gradient of the mean.
         share = 1.0 / self.strategy.num_replicas_in_sync
+        # The call happens inside the gradient, and its spec must come out of there.
         seen: list[TrainOp] = []
 
         # The train_op is taken from this call: its optimizer may hold a learning rate
@@ -160,6 +166,7 @@ class Evaluation(ModelSteps):
 
     def _read_spec(self, spec: EstimatorSpec) -> None:
         self.hooks = tuple(spec.evaluation_hooks or ())
+        # Without examples nothing is counted; the metrics and their variables are made.
         self.metrics = self._update_metrics(spec, has_examples=False)
 
     def _step(self, batch: Any) -> None:
@@ -241,6 +248,8 @@ class Prediction(ModelSteps):
         with self.store.call_scope():
             spec = self._call(features)
         outputs = dict(spec.export_outputs or {})
+        # As in TensorFlow, the predictions are the default
+        # signature, unless one is given.
         outputs.setdefault("serving_default", spec.predictions)
         return {name: _as_dict(value) for name, value in outputs.items()}
 

@@ -100,6 +100,7 @@ class RunConfig:
                 f"set; received {steps} and {seconds}."
             )
         is_unset = steps is _UNSET and seconds is _UNSET
+        # The default of ten minutes holds only if neither of the two was given.
         if seconds is _UNSET:
             seconds = _DEFAULT_SECONDS if is_unset else None
         object.__setattr__(self, "save_checkpoints_secs", seconds)

@@ -296,6 +296,8 @@ class Estimator:
         _check_steps(steps, max_steps)
         _check_context("train")
         loop = hooks_lib.Hooks(hooks)
+        # Asked once: all that follows is about this
+        # checkpoint, even if another is saved.
         latest = checkpointing.find_latest_of_chief(self.model_dir)
         if max_steps is not None and checkpointing.step_of(latest) >= max_steps:
             _log.info("Skipping training since max_steps has already been reached.")
@@ -327,6 +329,7 @@ class Estimator:
         step = int(np.asarray(built.store.global_step))
         saver.begin(step, latest)
         loop.after_create_session()
+        # `steps` counts from the restored step, `max_steps` is a global one.
         last = until[1] if until[0] is None else step + until[0]
         training = loops.TrainingLoop(built, iterator, loop, saver, self._config)
         step = training.run(step, last)
@@ -508,6 +511,7 @@ class Estimator:
             )
         receiver = serving_input_receiver_fn()
         with self._borrow_steps(ModeKeys.PREDICT, path) as built:
+            # Zeros will do: the model function is only traced.
             built.build(steps_lib.zero_batch(receiver.features), has_values=True)
             self._restore(built, path)
             return exporting.export(built, receiver, os.fspath(export_dir_base))
@@ -527,8 +531,11 @@ class Estimator:
             path: the checkpoint from which the variables will be restored; if None, the
                 variables must have their initial values.
         """
+        # Taken out for the time of the block, so that another call does not find them.
         made = self._built.pop(mode, None)
         if made is None or (path is None and made.is_built):
+            # Used ones have trained values, and there is no
+            # checkpoint to reset them from.
             made = self._make_steps(mode)
         try:
             yield made

@@ -94,6 +94,7 @@ class TrainOp:
             )
         targets: Sequence[Any] = variables
         chosen = self.optimizer
+        # Optax' transformations are named tuples of these two functions.
         if hasattr(chosen, "init") and hasattr(chosen, "update"):
             # Made again on every call; its variables come from the store by name.
             chosen = optimizers.Optimizer(chosen, variables)
@@ -240,6 +241,7 @@ class EstimatorSpec:
                 f"Loss must be scalar, given one of shape {shape}. Average or add it "
                 "up over the examples of the batch."
             )
+        # TensorFlow takes a loss of shape (1,), too.
         object.__setattr__(self, "loss", jnp.reshape(self.loss, ()))
 
     def _check_train_op(self) -> None:

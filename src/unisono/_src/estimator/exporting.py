@@ -122,6 +122,7 @@ def _choose_name(base: str) -> str:
 
 
 def _free_name(base: str) -> str:
+    # TensorFlow Serving's convention: the name is a number, and the largest is served.
     stamp = int(time.time())
     while os.path.exists(os.path.join(base, str(stamp))):
         stamp += 1

@@ -66,6 +66,8 @@ class TrainingLoop:
                 batch = next(self._iterator)
             except StopIteration:
                 break
+            # Not waited for: the device may be several steps behind. Whoever reads the
+            # loss waits, so it is read only to log, to check and to save.
             self._loss = self._built.step(batch)
             step += 1
             self._report(step)

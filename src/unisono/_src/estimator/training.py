@@ -114,6 +114,7 @@ class _ModelExporter(Exporter):
     def _remove_old_exports(self, export_path: str) -> None:
         """Removes all but the newest exports, if `exports_to_keep` was given."""
         if self._keep is not None and process_group.current().is_chief:
+            # Exports are named by their time, so the largest number is the newest.
             there = sorted(
                 (d for d in os.listdir(export_path) if d.isdecimal()), key=int
             )
@@ -333,6 +334,8 @@ class _Evaluator(hooks_lib.CheckpointSaverListener):
             step: the global step of the checkpoint.
             is_last: whether training has ended.
         """
+        # The last save may be the one that was evaluated already; it is still
+        # exported, because now it is final.
         if step != self.step:
             spec = self._spec
             self.result = self._estimator.evaluate(
@@ -419,6 +422,7 @@ def train_and_evaluate(
             )
     if not isinstance(estimator, Estimator):
         raise TypeError(f"Expected an Estimator, received {type(estimator).__name__}.")
+    # The checkpoint that training begins with is not evaluated anew.
     before = checkpointing.step_of(
         checkpointing.find_latest_of_chief(estimator.model_dir)
     )

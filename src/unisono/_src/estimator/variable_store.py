@@ -108,6 +108,8 @@ class Call:
         return known
 
     def _key(self, name: str) -> str:
+        # TensorFlow's numbering. Variables of one name are told apart by their order,
+        # so a model function must make them in the same order every time.
         numbered = (f"{name}_{i}" for i in itertools.count(1))
         key = next(k for k in itertools.chain([name], numbered) if k not in self._used)
         self._used.add(key)

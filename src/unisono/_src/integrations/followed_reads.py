@@ -29,6 +29,7 @@ def follow(
     tapes = [tape]
     while tapes[-1].outer is not None:
         tapes.append(tapes[-1].outer)
+    # From the outermost on: an inner tape follows what the outer one has made of it.
     for each in reversed(tapes):
         raw = each.follow(key, raw, variable, is_trainable)
     return raw

@@ -61,6 +61,7 @@ def _wrap_read(read: Any) -> Any:
 
     def value(self: ArrayImpl) -> Any:
         try:
+            # JAX's own wait cannot be interrupted (decision 0023).
             watchdog.wait_for_result(self)
             return read(self)
         except (RuntimeError, ValueError) as error:

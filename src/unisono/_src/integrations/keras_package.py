@@ -55,6 +55,7 @@ class Names:
         if told is not None:
             raise AttributeError(told)
         value = self._load(path, name)
+        # Kept in the module: the next access does not come here.
         vars(sys.modules[self._module])[name] = value
         return value
 
@@ -71,6 +72,7 @@ class Names:
             if hasattr(module, name):
                 value = getattr(module, name)
                 is_public = isinstance(value, types.ModuleType) and name[0] != "_"
+                # A module below has names of its own to find, so it is one of ours.
                 if is_public and path != "src":
                     return importlib.import_module(f"{_ROOT}.{path}")
                 return value
@@ -104,6 +106,8 @@ def _modules(path: str) -> list[types.ModuleType]:
         try:
             found.append(importlib.import_module(f"{root}.{path}" if path else root))
         except ModuleNotFoundError as error:
+            # Python names the module that it misses: the one
+            # asked for, or a parent of it.
             if not f"{root}.{path}".startswith(f"{error.name}"):
                 raise  # Keras has the module, and it needs something else.
     return found

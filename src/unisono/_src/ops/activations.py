@@ -163,6 +163,7 @@ def batch_normalization(
     factor = jax.lax.rsqrt(spread + jnp.asarray(epsilon, found.dtype))
     if scale is not None:
         factor = factor * tensors.to_one_type("batch_normalization", found, scale)[1]
+    # Joined first, as in TensorFlow: the array itself is multiplied and added to once.
     shift = -middle * factor
     if offset is not None:
         shift = tensors.to_one_type("batch_normalization", found, offset)[1] + shift
@@ -250,6 +251,7 @@ def sparse_softmax_cross_entropy(labels: Any, logits: Any) -> jax.Array:
 def sigmoid_cross_entropy(labels: Any, logits: Any) -> jax.Array:
     """Returns the cross entropy between probabilities and sigmoids."""
     wanted, scores = _logits("sigmoid_cross_entropy_with_logits", labels, logits)
+    # TensorFlow's form, in which no exponential can overflow.
     return jax.nn.relu(scores) - scores * wanted + jnp.log1p(jnp.exp(-jnp.abs(scores)))
 
 
@@ -259,6 +261,7 @@ def weighted_cross_entropy(labels: Any, logits: Any, pos_weight: Any) -> jax.Arr
     wanted, scores = _logits(name, labels, logits)
     _, factor = tensors.to_one_type(name, scores, pos_weight)
     weight = 1 + (factor - 1) * wanted
+    # log(1 + exp(-scores)), in a form that cannot overflow.
     rest = jnp.log1p(jnp.exp(-jnp.abs(scores))) + jax.nn.relu(-scores)
     return jnp.add((1 - wanted) * scores, weight * rest)
 
@@ -275,6 +278,7 @@ def log_poisson_loss(targets: Any, log_input: Any, is_full: Any) -> jax.Array:
     loss: jax.Array = jnp.exp(scores) - scores * counts
     if not is_full:
         return loss
+    # Stirling's formula for the logarithm of the factorial; of 0 and 1 it is 0.
     stirling = counts * jnp.log(counts) - counts + 0.5 * jnp.log(2 * np.pi * counts)
     is_small = (counts >= 0) & (counts <= 1)
     return loss + jnp.where(is_small, jnp.zeros((), counts.dtype), stirling)

@@ -16,6 +16,9 @@ from unisono._src.ops import tensors
 
 @final
 @dataclasses.dataclass
+# Either `rows` or `block` is in use. Eager code has rows, which may have different
+# shapes. They become a block at the first write at a position that a program computes,
+# or when a loop carries them; a block never becomes rows again.
 class Entries:
     """Arrays of one type by position.
 
@@ -105,6 +108,7 @@ class Entries:
                 "dynamic_size=True; or write at Python's numbers, as in "
                 "`for i in range(n)`."
             )
+        # One position is a scalar, several are a vector.
         shape = values.shape[places.ndim :]
         self.take_shape(shape)
         block = self.to_block(shape)
@@ -177,6 +181,8 @@ class Entries:
         """Returns the entries in one array, if they all have one known shape."""
         if not self.rows:  # It is one array already, or has no entries.
             return self
+        # A row that the body writes would change the structure that JAX compares from
+        # round to round; in one array nothing changes but numbers.
         shapes = {x.shape for x in self.rows if x is not None}
         if not shapes and self.shape.is_fully_defined():
             shapes = {tuple(self.shape)}
@@ -196,6 +202,8 @@ class Entries:
     def flatten(self) -> tuple[tuple[Any, ...], Any]:
         """Returns the arrays, and all else."""
         rows = None if self.rows is None else tuple(self.rows)
+        # JAX compares this between the rounds of a loop. `read` is not part of it:
+        # whether an entry can be read twice is an eager question.
         told = (self.dtype, self.grows, self.clears, self.infers, self.shape)
         return (rows, self.block), told
 

@@ -81,6 +81,7 @@ def is_outside_gradients() -> bool:
 
 def find_known_value(x: Any) -> Any:
     """Returns the value of an array that is known now; None if it is not."""
+    # Eagerly, a tape's value has its number below.
     found = jax_tapes.lower(x) if isinstance(x, jax.core.Tracer) else x
     if not isinstance(found, jax.core.Tracer):
         return found
@@ -128,6 +129,8 @@ def unflatten(marks: Any, arrays: Sequence[Any]) -> Any:
 def strong_array(x: Any) -> jax.Array:
     """Returns a value as an array whose type does not follow other operands."""
     array = tensors.tensor(x)
+    # A Python number would make a weak type, which the first addition in the body may
+    # change; JAX's loops refuse a value whose type changes.
     found: jax.Array = jax.lax.convert_element_type(array, array.dtype)
     return found
 
@@ -155,6 +158,8 @@ def trace(
         args: arrays, of which the body sees the shapes and types.
         cells: the cells whose values are inputs, too.
     """
+    # The body sees abstract values only. What it uses besides its arguments, such as
+    # arrays of the code around it, comes out of the trace as `consts`.
     outer = frames.frame()
     stored = [outer.whole(c) for c in cells]
     seen: dict[str, Any] = {}
@@ -164,6 +169,7 @@ def trace(
         with _enter(outer, given) as frame:
             flat, marks = flatten(fn(*args))
         written = [] if frame is None else list(frame.written)
+        # What is no array cannot leave the trace in another way.
         seen.update(shape=marks, count=len(flat), written=written)
         # The trace that `make_jaxpr` has opened for this body; see `_check_tapes`.
         seen["trace"] = jax_traces.base_trace()
@@ -200,6 +206,7 @@ def store(cells: Sequence[Cell], values: Sequence[Any]) -> None:
     """Stores the values that cells have after a branch or loop."""
     frame = frames.frame()
     for cell, value in zip(cells, values, strict=True):
+        # As for any assignment: a variable keeps numbers, not their gradients.
         frame.set_whole(cell, frames.strip_gradient(value))
 
 
@@ -212,6 +219,7 @@ def switch(index: Any, found: Sequence[Body]) -> Any:
     """
     cells = list(dict.fromkeys(c for body in found for c in body.written))
     frame = frames.frame()
+    # The variables that any branch assigns; the others stay out of the program.
     before = [frame.whole(c) for c in cells]
 
     def make(body: Body) -> Callable[..., Any]:
@@ -315,6 +323,7 @@ def _trace_loop(
     while set(body.written) - set(cells):
         cells = list(dict.fromkeys([*cells, *body.written]))
         body = trace(step, args, cells)
+    # Behind the values of the loop come the results of a row, if there are any.
     for i, (given, made) in enumerate(zip(carry, body.avals(), strict=False)):
         if given.shape != made.shape or given.dtype != made.dtype:
             raise ValueError(

@@ -50,6 +50,7 @@ def Assert(
     1, 2
     """
     count = _ALL if summarize is not None and summarize < 0 else summarize or 3
+    # Texts are told as they are; arrays go through the program to the error.
     arrays = [None if isinstance(x, (str, bytes)) else tensors.tensor(x) for x in data]
 
     def tell(*values: np.ndarray) -> Exception:

@@ -56,6 +56,8 @@ def cond(
         raise TypeError("'true_fn' must be callable.")
     if not callable(false_fn):
         raise TypeError("'false_fn' must be callable.")
+    # Also in a program: a condition that depends on none of its inputs is decided while
+    # it is traced, and the other function is not even called.
     known = _find_known_value(pred)
     if known is not None:
         return true_fn() if bool(known) else false_fn()
@@ -76,6 +78,7 @@ def _check_alike(
     name: str, labels: Sequence[str], found: Sequence[bodies.Body]
 ) -> None:
     """Raises `TypeError` unless branches return the same structures of arrays."""
+    # JAX would refuse unlike branches, too, but in its own words.
     told = [(b.shape, [(a.shape, a.dtype) for a in b.avals()]) for b in found]
     for label, one in zip(labels[1:], told[1:], strict=True):
         if one != told[0]:
@@ -327,6 +330,8 @@ def _finish(x: Any) -> Any:
 def _loop_traced(
     cond: Any, step: Any, loop_vars: Any, most: Any, back_prop: bool
 ) -> Any:
+    # Three kinds of loop: without a limit, XLA's own; with a limit and gradients around
+    # it, a scan over that many steps; with a limit alone, XLA's with a counter.
     carry, marks = bodies.flatten(_fill_empty(step, loop_vars))
 
     def rebuild(flat: Sequence[Any]) -> Any:
@@ -349,6 +354,7 @@ def _loop_traced(
     # not known. It has those of a scan.
     if most is None:
         return rebuild(bodies.run_loop(goes_on, advance, carry))
+    # Only where somebody may ask for a gradient: the scan always takes all its steps.
     is_followed = (
         ambient.current().tape is not None or not bodies.is_outside_gradients()
     )
@@ -393,6 +399,8 @@ def _loop_for_gradients(goes_on: Any, advance: Any, carry: Any, most: int) -> li
     """
 
     def step(*flat: Any) -> list[Any]:
+        # The `cond` of this module, which is a program's
+        # branch: gradients go through it.
         made: list[Any] = cond(
             goes_on(*flat), lambda: advance(*flat), lambda: list(flat)
         )

@@ -34,6 +34,7 @@ class _Layout:
                 f"data_format of {name} must be {last!r} or {first!r}, received "
                 f"{data_format!r}."
             )
+        # The first axis of space: behind the batch, or behind batch and channels.
         self.start = 2 if self.letters == first else 1
 
     def check(self, x: jax.Array) -> None:
@@ -109,6 +110,7 @@ def _convolve(
         strides,
         padding,
         rhs_dilation=dilations,
+        # TensorFlow's kernels have space first, then input and output channels.
         dimension_numbers=(layout.letters, f"{space}IO", layout.letters),
         feature_group_count=groups,
     )
@@ -212,6 +214,7 @@ def transpose(
     found, kernel = _operands(layout, x, filters)
     shape = tensors.sizes(name, "output_shape", output_shape)
     if len(shape) == rank:
+        # Sizes of space alone: batch and channels follow from the operands.
         shape = layout.full(shape, 0)
         channel = layout.letters.index("C")
         shape = tuple(
@@ -306,6 +309,8 @@ def max_pool(
     layout = _Layout(name, rank, data_format)
     found = _pool_input(layout, x, kinds.REAL)
     is_float = kinds.kind(found.dtype) == "f"
+    # The identity of `max`: only with this value does JAX recognize the
+    # reduction, whose gradient it knows.
     lowest = -jnp.inf if is_float else kinds.limits(found.dtype).min
     made: jax.Array = tensors.call(
         name,

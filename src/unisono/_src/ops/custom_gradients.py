@@ -59,6 +59,7 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
         result, gradient, read = _call(f, given, kwargs)
         _check_gradient(gradient, read)
         flat = [tensors.tensor(x) for x in nest.leaves(result)]
+        # The variables come behind the arguments, as their gradients do.
         operands = [*nest.leaves(given), *map(tensors.tensor, read)]
         made = iter(_attach(flat, operands, _flatten(gradient, read, len(operands))))
         return nest.map_structure(lambda _: next(made), result)
@@ -72,6 +73,7 @@ def _call(
     """Returns the two results of `f`, and the trainable variables that it reads."""
     if jax_tapes.MISSING:  # A JAX without tapes, which could tell the variables.
         return *f(*args, **kwargs), []
+    # Only to learn which variables are read; its gradient is never asked for.
     with GradientTape() as tape:
         result, gradient = f(*args, **kwargs)
     return result, gradient, list(tape.watched_variables())
@@ -129,6 +131,7 @@ def _attach(
     program, out = jax.make_jaxpr(traced, return_shape=True)(*shapes)
     structure = jax.tree.structure(out)
 
+    # The results are computed by now. This identity only gives them their gradient.
     @jax.custom_vjp
     def passed(results: Any, consts: Any, operands: Any) -> Any:
         return results

@@ -88,6 +88,7 @@ def _find(given: object) -> jax.Device | None:
         raise ValueError(f"Expecting a string device name. Got {type(given)}({given})")
     text = given if isinstance(given, str) else given.name
     keys = {part.partition(":")[0].lower() for part in text.strip("/ ").split("/")}
+    # Such a name says on which machine, and not on which device.
     if not keys - {"", "job", "task", "replica"}:
         return None
     parsed = devices.parse(text)

@@ -67,6 +67,7 @@ def draw_classes(
 ) -> jax.Array:
     """Returns `count` classes for each row of logits."""
     key = random_state.key_of(words)
+    # JAX draws the batch behind the draws, TensorFlow has it before them.
     shape = (count, logits.shape[0])
     drawn = jax.random.categorical(key, logits, axis=-1, shape=shape).T
     wide = jax.dtypes.canonicalize_dtype(np.int64)

@@ -57,6 +57,7 @@ def as_dtype(type_value: object) -> np.dtype:
         return _NAMES[type_value]
     if type_value is float:
         return dtypes.float32
+    # TensorFlow refuses Python's `int`, too.
     if type_value is not None and type_value is not int:
         try:
             found = np.dtype(cast(Any, type_value))

@@ -276,6 +276,7 @@ def global_norm(name: str, t_list: Any) -> jax.Array:
     found = [_rows(x) for x in t_list if x is not None]
     for x in found:
         kinds.check(name, x.dtype, kinds.INEXACT)
+    # TensorFlow adds up `l2_loss`, which is half of each sum; so the rounding is alike.
     halves = jnp.stack([jnp.sum(jnp.square(jnp.abs(x))) / 2 for x in found])
     return jnp.sqrt(jnp.sum(halves) * 2)
 
@@ -300,6 +301,7 @@ def clip_by_global_norm(
     if use_norm is not None:
         norm = tensors.tensor(use_norm)
     (norm, limit) = tensors.to_one_type("clip_by_global_norm", norm, clip_norm)
+    # TensorFlow's formula, with its rounding. For a norm of 0 it gives 1.
     scale = limit * jnp.minimum(1.0 / norm, jnp.ones((), norm.dtype) / limit)
     # It is NaN if the norm is not finite, and so becomes all that it multiplies.
     scale = scale + (norm - norm)

@@ -79,6 +79,7 @@ def _call(
     if not bodies.is_traced():
         values = arrays
         if convert is np.asarray:
+            # NumPy could not read the value of an open tape.
             values = [bodies.find_known_value(x) for x in arrays]
         return _results(func(*map(convert, values)), wanted, name)
     specs = [_shape_of(spec, name) for spec in nest.leaves(wanted)]
@@ -88,6 +89,7 @@ def _call(
         made = _results(func(*map(convert, values)), wanted, name)
         return [np.asarray(x) for x in nest.leaves(made) if x is not None]
 
+    # Not `pure_callback`: XLA may leave such a call out, or repeat it.
     flat = iter(io_callback(run, specs, *arrays))
     return nest.map_structure(lambda _: next(flat), wanted) if specs else None
 

@@ -41,6 +41,7 @@ def _guard(indices: jax.Array, size: int) -> jax.Array:
     """Returns positions that JAX would not count from the end."""
     if not jax_tapes.is_traced(indices):
         return indices  # They were checked.
+    # `size` is behind the end, where the modes "fill" and "drop" take effect.
     return jnp.where(indices < 0, size, indices)
 
 
@@ -188,6 +189,7 @@ def scatter(
     check_bounds(name, places, found.shape[:depth])
     key = tuple(_guard(places[..., k], found.shape[k]) for k in range(depth))
     change: Callable[..., jax.Array] = getattr(found.at[key], method)
+    # As TensorFlow's accelerators do with positions that are not there.
     return change(rows, mode="drop")
 
 
@@ -255,6 +257,7 @@ def unique_with_counts(name: str, x: Any, out_idx: Any) -> UniqueWithCounts:
     )
     # NumPy sorts the elements; TensorFlow has them by their first occurrence.
     order = np.argsort(first, kind="stable")
+    # `idx` points into NumPy's order; `place` leads on from there to TensorFlow's.
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     dtype = tensors.canonical_type(out_idx)

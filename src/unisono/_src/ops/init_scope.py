@@ -36,6 +36,8 @@ def init_scope() -> Iterator[None]:
     (2, 2, 1)
     """
     frame = ambient.current()
+    # A tape never follows the block. In a program it also leaves replica and frame, but
+    # keeps the strategy, its placement, and how variables are made and named.
     changes = {"tape": None}
     if bodies.is_traced():
         mode = ambient.REPLICA if frame.strategy is None else ambient.CROSS

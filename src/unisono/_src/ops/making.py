@@ -67,6 +67,7 @@ def identity(x: Any) -> jax.Array:
         sparse: Any = IndexedSlices(values, indices, x.dense_shape)
         rows: jax.Array = sparse
         return rows
+    # A new object: tapes follow arrays by their identity.
     return jnp.array(tensors.tensor(x), copy=True)
 
 
@@ -99,6 +100,7 @@ def saturate_cast(value: Any, dtype: Any) -> jax.Array:
         found = jnp.real(found)
     if kinds.kind(wanted) == "i" and kinds.kind(found.dtype) in "if":
         own, limits = kinds.limits(found.dtype), kinds.limits(wanted)
+        # The narrower of the two ranges, or the bounds would not fit the source's type.
         low, high = max(limits.min, int(own.min)), min(limits.max, int(own.max))
         # A float may not be able to hold the limit; XLA's conversion then keeps to it.
         found = jnp.clip(found, low, high)
@@ -167,6 +169,7 @@ def count(start: Any, limit: Any, delta: Any, dtype: Any) -> jax.Array:
         start, limit = 0, start
     given = [_known_number(x) for x in (start, limit, delta)]
     if dtype is None:
+        # TensorFlow widens among these four types; any other one decides alone.
         found = [x.dtype for x in given if x.dtype not in _RANGE_TYPES]
         wider = max(
             (x.dtype for x in given if x.dtype in _RANGE_TYPES),

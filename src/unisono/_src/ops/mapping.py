@@ -62,11 +62,13 @@ def _run(
     rows, length = _rows(elems, name)
     if not bodies.is_traced():
         order = range(length - 1, -1, -1) if is_reversed else range(length)
+        # A result has the place of its row, also if the last row comes first.
         given: list[Any] = [None] * length
         for i in order:
             carry, given[i] = step(carry, _rebuild(elems, [x[i] for x in rows]))
         return carry, _stack(given)
     start = bodies.arrays(carry)
+    # `shapes` is filled while `run_scan` traces the step.
     count, shapes = len(start), dict[str, Any]()
 
     def flat_step(*flat: Any) -> list[Any]:

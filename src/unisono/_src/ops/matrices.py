@@ -64,6 +64,7 @@ def matmul(
     left = transpose_if(_matrix("matmul", a, kinds.NUMBERS), transposed[0], adjoint[0])
     right = transpose_if(_matrix("matmul", b, kinds.NUMBERS), transposed[1], adjoint[1])
     wanted = None if dtype is None else tensors.usable_type(dtype)
+    # The sums are computed in that type, too, not only stored in it.
     return tensors.call(
         "matmul", jnp.matmul, left, right, preferred_element_type=wanted
     )
@@ -114,6 +115,7 @@ def norm(name: str, x: Any, ord: Any, axis: Any, keepdims: Any) -> jax.Array:
     found = tensors.tensor(x)
     keep = bool(keepdims)
     is_matrix = isinstance(axis, (list, tuple)) and len(axis) == 2
+    # Vectors have a norm for every positive number, matrices only those of the list.
     is_known = ord in _ORDERS if isinstance(ord, str) or is_matrix else ord > 0
     if not is_known or (ord == "fro" and not is_matrix):
         raise ValueError(
@@ -366,6 +368,8 @@ def lstsq(matrix: Any, rhs: Any, regularizer: Any) -> jax.Array:
     """
     left, right = tensors.to_one_type("lstsq", matrix, rhs)
     left, right = _matrix("lstsq", left), _matrix("lstsq", right)
+    # As TensorFlow with `fast=True`. With fewer rows than columns the normal equations
+    # are those of the other side, which give the smallest solution.
     other = jnp.conj(jnp.matrix_transpose(left))
     rows, columns = left.shape[-2:]
     extra = jnp.asarray(regularizer, left.dtype)
@@ -386,6 +390,7 @@ def svd(
     if not compute_uv:
         return jnp.linalg.svd(found, compute_uv=False)
     u, s, vh = jnp.linalg.svd(found, full_matrices=bool(full_matrices))
+    # TensorFlow's order, and its V, where NumPy has the adjoint of V.
     return s, u, jnp.conj(jnp.matrix_transpose(vh))
 
 
@@ -398,6 +403,7 @@ def qr(x: Any, full_matrices: Any) -> tuple[jax.Array, jax.Array]:
 
 def eigh(x: Any) -> tuple[jax.Array, jax.Array]:
     """Returns eigenvalues and eigenvectors of symmetric matrices."""
+    # TensorFlow reads the lower half only.
     values, vectors = jnp.linalg.eigh(check_square("eigh", x), symmetrize_input=False)
     return values, vectors
 
@@ -421,6 +427,7 @@ def matrix_rank(a: Any, tol: Any) -> jax.Array:
     found = _matrix("matrix_rank", a)
     sizes = jnp.linalg.svd(found, compute_uv=False)
     if tol is None:
+        # TensorFlow's default.
         limit = kinds.limits(sizes.dtype).eps * max(found.shape[-2:])
         tol = limit * jnp.max(sizes, -1, keepdims=True)
     return jnp.sum(sizes > tol, -1, jnp.int32)

@@ -20,6 +20,7 @@ from unisono._src.state import frames
 from unisono._src.values import jax_traces
 
 Stream: TypeAlias = TextIO | str | Callable[[str], object]
+# The place of an array in a text, between zero bytes, which texts do not have.
 _SLOT = re.compile("\0(\\d+)\0")
 _FILE = "file://"
 
@@ -184,6 +185,7 @@ def _format_element(x: Any, is_quoted: bool) -> str:
 
 def _format_float(x: Any, kind: Any) -> str:
     """Returns the shorter of two forms of a float that means the same number."""
+    # So many digits always survive the way to text, and so many always suffice.
     few, many = (15, 17) if kind == np.float64 else (6, 9)
     number = float(x)
     text = f"{number:.{few}g}"

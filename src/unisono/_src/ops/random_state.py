@@ -118,6 +118,7 @@ def take(count: int, seed: int | None, kind: str) -> jax.Array:
     low = 0
     if seed is not None:
         low = _drawn.get((kind, first, second), 0)
+        # Like TensorFlow's kernels, which count in their own state from call to call.
         _drawn[kind, first, second] = low + _RESERVED * count
     return _own_words(jnp.asarray(_state(first, second, low)))
 
@@ -137,9 +138,12 @@ def _take_traced(frame: frames.StateFrame, count: int, seed: int | None) -> jax.
     number = 0
     if seed is not None:
         # Each operation with a seed counts for itself, so two of them are alike.
+        # A frame lives as long as a trace: the next trace of the function counts from 0
+        # again, and finds the same generators.
         number = _seeded[frame] = _seeded.get(frame, -1) + 1
     generator = _find(frame, seed, number)
     state = jnp.asarray(generator.skip(count))
+    # With 64-bit types the state has three words of them, and otherwise six of 32.
     if state.dtype != jnp.uint32:
         state = jax.lax.bitcast_convert_type(state, jnp.uint32).reshape(-1)
     if ambient.current().mode != ambient.REPLICA:
@@ -178,6 +182,7 @@ def _find(
         finally:
             ambient.swap(outer)
         streams[seed, number] = made
+        # The trace has begun without the generator's variable, which is an input.
         raise trace_versions.NeedsNewTrace
     return streams[seed, number]
 

@@ -79,8 +79,10 @@ def mean(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
         return jnp.mean(x, axis, keepdims=keepdims)
     axes = range(x.ndim) if axis is None else axis
     count = int(np.prod([x.shape[i] for i in axes], dtype=np.int64))
+    # The sum of small integers would not fit their type, and the mean does.
     wide = jnp.promote_types(x.dtype, jnp.int32) if x.dtype.itemsize < 4 else x.dtype
     total = add_up(x.astype(wide), axis, keepdims)
+    # XLA's division of integers rounds toward zero, as TensorFlow's mean does.
     found = jax.lax.div(total, jnp.full_like(total, count)) if count else total
     return found.astype(x.dtype)
 
@@ -187,6 +189,7 @@ def cumulate(
         shape = [*x.shape]
         shape[along] = 1
         first = jnp.full(shape, start, x.dtype)
+        # All but the last result, moved on by one place.
         kept = jax.lax.slice_in_dim(found, 0, x.shape[along] - 1, axis=along % x.ndim)
         found = jnp.concatenate([first, kept], along)
     return jnp.flip(found, along) if back else found

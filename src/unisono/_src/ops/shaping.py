@@ -21,6 +21,7 @@ def find_axis(name: str, axis: Any, rank: int) -> int:
     """
     found = tensors.require_known(name, "axis", axis)
     if isinstance(found, tuple):
+        # TensorFlow takes a list of one axis for the axis.
         (found,) = found if len(found) == 1 else (None,)
     if found is None or not -rank <= found < rank:
         raise errors.InvalidArgumentError(
@@ -71,6 +72,7 @@ def _to_common_type(name: str, parts: Sequence[Any]) -> list[Any]:
            for x in parts):  # fmt: skip
         return tensors.to_one_type(name, *parts)
     found = [tensors.tensor(x) for x in parts]
+    # Python's numbers have no type yet: [1, 2.0] becomes floats, as in TensorFlow.
     widest = max(found, key=lambda x: kinds.ALL.index(kinds.kind(x.dtype)))
     return [tensors.tensor(x, widest.dtype) for x in parts]
 
@@ -228,6 +230,7 @@ def roll(x: Any, shift: Any, axis: Any) -> jax.Array:
     """Returns an array with elements moved along axes; the last ones come first."""
     found = tensors.tensor(x)
     axes = tensors.sizes("roll", "axis", axis)
+    # A program may compute the shifts; only the axes must be known.
     moves = tensors.tensor(shift).reshape(-1)
     for i, along in enumerate(axes):
         place = find_axis("roll", along, found.ndim)
@@ -310,6 +313,8 @@ def cut(x: Any, begin: Any, size: Any) -> jax.Array:
     # A program may compute where the part begins, but not how large it is.
     if -1 not in wanted and tensors.is_traced_tree(starts):
         parts = tensors.tensor(starts)
+        # JAX moves a part that would leave the array back into
+        # it; nothing can raise then.
         return jax.lax.dynamic_slice(found, tuple(parts), wanted)
     first = tensors.sizes("slice", "begin", starts)
     sizes = [n - b if s == -1 else s
@@ -347,6 +352,8 @@ def strided_slice(
     step = (1,) * len(first)
     if strides is not None:
         step = tensors.sizes("strided_slice", "strides", strides)
+    # If bits of several masks are set for one entry, the first of these
+    # tests wins, as in TensorFlow.
     no_begin, no_end, ellipsis, new_axis, shrink = masks
     key: list[Any] = []
     for i, (low, high, stride) in enumerate(zip(first, last, step, strict=True)):
@@ -401,6 +408,8 @@ def space_to_depth(x: Any, block: Any, data_format: str) -> jax.Array:
         raise errors.InvalidArgumentError(
             f"space_to_depth: {h}×{w} pixels cannot be divided in blocks of {block}."
         )
+    # Batch, row of blocks, row in its block, column of blocks, column in its block,
+    # channel; then the two within a block go to the channels.
     parts = image.reshape(n, h // block, block, w // block, block, c)
     made = parts.transpose(0, 1, 3, 2, 4, 5)
     made = made.reshape(n, h // block, w // block, block * block * c)
@@ -416,6 +425,7 @@ def depth_to_space(x: Any, block: Any, data_format: str) -> jax.Array:
         raise errors.InvalidArgumentError(
             f"depth_to_space: {c} channels cannot be divided by {block * block}."
         )
+    # The other way round: the channels are row and column in a block, and the rest.
     parts = image.reshape(n, h, w, block, block, c // block**2)
     made = parts.transpose(0, 1, 3, 2, 4, 5)
     made = made.reshape(n, h * block, w * block, c // block**2)

@@ -116,6 +116,7 @@ def searchsorted(
     def search(a: Any, v: Any) -> jax.Array:
         return jnp.searchsorted(a, v, side=side)
 
+    # One row at a time: JAX searches in one sorted vector.
     found = jax.vmap(search)(
         jnp.reshape(rows, (-1, rows.shape[-1])),
         jnp.reshape(wanted, (-1, wanted.shape[-1])),
@@ -337,6 +338,8 @@ def _fill_empty(
     made: jax.Array, how: str, ids: jax.Array, is_sorted: bool
 ) -> jax.Array:
     """Returns the ends of segments: those without rows are 0, or the type's limit."""
+    # For a segment without rows JAX has infinity, and TensorFlow the type's limit, or 0
+    # where the numbers are sorted.
     sizes = jax.ops.segment_sum(jnp.ones(ids.shape, jnp.int32), ids, made.shape[0])
     is_empty = (sizes == 0).reshape(-1, *[1] * (made.ndim - 1))
     limits = kinds.limits(made.dtype)

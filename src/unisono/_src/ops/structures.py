@@ -261,6 +261,8 @@ def _has_same_type(a: Any, b: Any) -> bool:
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         return True
     if hasattr(a, "_fields") and hasattr(b, "_fields"):
+        # By name, as in TensorFlow: a function may make its
+        # named tuple anew at each call.
         told = [(type(x).__name__, x._fields) for x in (a, b)]
         return told[0] == told[1]
     return type(a) is type(b)

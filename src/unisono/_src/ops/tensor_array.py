@@ -280,6 +280,7 @@ class TensorArray(bodies.Carried):
         entries = self._to_change()
         entries.take_shape(array.shape[1:])
         if bodies.is_traced():
+            # As one array: a loop reads it at positions that the program computes.
             entries.replace(None, array)
         else:
             entries.replace(list(jnp.unstack(array)), None)

@@ -38,6 +38,7 @@ def unwrap(x: Any) -> Any:
     """
     # The most frequent case first.
     if isinstance(x, jax.Array):
+        # A value that has left the block of its tape stands for its plain array.
         return jax_tapes.lower(x)
     x = array_operators.find_own_variable(x)
     if isinstance(x, (np.ndarray, np.generic, *_NUMBERS, list, tuple)):
@@ -291,6 +292,7 @@ def call(name: str, fn: Callable[..., _R], *args: Any, **kwargs: Any) -> _R:
     """
     try:
         return fn(*args, **kwargs)
+    # JAX's own errors about traced values say more than ours would.
     except (errors.InvalidArgumentError, jax.errors.JAXTypeError):
         raise
     except (TypeError, ValueError, IndexError) as error:
@@ -322,6 +324,7 @@ def require_known(name: str, what: str, x: Any) -> Any:
         )
     if hasattr(x, "ndim") and x.ndim:
         return tuple(require_known(name, what, part) for part in np.asarray(x))
+    # "O": a size that an exported program leaves open is an object of JAX.
     if isinstance(x, float) or getattr(x, "dtype", np.dtype(int)).kind not in "iubO":
         raise TypeError(f"{what} of {name} must be whole, received {x!r}.")
     return x.item() if hasattr(x, "dtype") else x

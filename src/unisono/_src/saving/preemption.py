@@ -88,6 +88,11 @@ class TerminationConfig:
             )
 
 
+# Three parties touch its fields: the main thread, which passes the places between
+# steps; the signal handler, which may run at any point of the main thread, sets
+# `_noticed_at` alone and takes no lock; and the thread of `_watch`, which asks, tells
+# and agrees. `_changed` guards what the two threads share: `_passed`, `_is_frozen`,
+# `_stop_at`, `_round` and `_failure`.
 class PreemptionCheckpointHandler:
     """Saves and exits on all workers when one of them is told to end.
 
@@ -150,6 +155,7 @@ class PreemptionCheckpointHandler:
         self._thread: threading.Thread | None = None
         if not hasattr(self._checkpoint, _RUNS):
             setattr(self._checkpoint, _RUNS, 0)
+        # First: until then there is nothing worth saving.
         self._manager.restore_or_initialize()
         self._watch_signal()
         atexit.register(self.close)
@@ -383,8 +389,11 @@ class PreemptionCheckpointHandler:
             self._is_frozen = True
             passed = self._passed
         notes = worker_notes.Board(self._group, f"{self._topic}, save {self._round}")
+        # Not under the lock: the main thread may come to its next place meanwhile,
+        # where it waits for the answer.
         told = [int(note) for note in notes.post(str(passed), _AGREE_SECONDS)]
         with self._changed:
+            # A worker that is behind goes on to that place; none has to go back.
             self._stop_at = max(told)
             self._changed.notify_all()
 
@@ -404,6 +413,8 @@ class PreemptionCheckpointHandler:
         self._saved_in = time.monotonic() - begun
         if self._round == 0 and self._grace > 0:
             with self._changed:
+                # The thread may ask again: the second save, shortly before the end, is
+                # agreed upon in the same way.
                 self._round, self._is_frozen, self._stop_at = 1, False, None
                 self._passed += 1
             return
@@ -413,6 +424,7 @@ class PreemptionCheckpointHandler:
 
     def _save(self, *args: Any, **kwargs: Any) -> None:
         self._manager.save(*args, **{"check_interval": False, **kwargs})
+        # The save may be in the background, and the exit must not come before it ends.
         self._manager.sync()
 
     def _should_go_on(self) -> bool:

@@ -51,6 +51,7 @@ def show(program: ProgramFile, fixed: str) -> str:
 
 def _apply(part: CodePart, edits: list[_Edit]) -> str:
     lines = [line.encode() for line in part.lines]
+    # From the end of each line, so that the columns before an edit stay right.
     for edit in sorted(set(edits), key=lambda e: (e.line, e.start), reverse=True):
         old, new = lines[edit.line - 1], edit.text.encode()
         lines[edit.line - 1] = old[: edit.start] + new + old[edit.end :]
@@ -88,6 +89,7 @@ def _from_imports(part: CodePart, node: ast.ImportFrom, module: str) -> Iterator
     while line[start : start + 1] in (b" ", b"\t"):
         start += 1
     old = (node.module or "").encode()
+    # Otherwise there is a line break or a comment in between; it stays as it is.
     if line[start : start + len(old)] == old:
         yield _Edit(node.lineno, start, start + len(old), module)
 

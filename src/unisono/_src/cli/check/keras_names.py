@@ -158,6 +158,7 @@ class Keras:
                 names[node.name] = node
             elif isinstance(node, ast.ImportFrom):
                 for alias in node.names:
+                    # Module and name, which `follow` goes on with.
                     names[alias.asname or alias.name] = (node.module or "", alias.name)
             elif isinstance(node, ast.Assign):
                 for target in node.targets:
@@ -166,7 +167,7 @@ class Keras:
 
 
 def find_parameters(function: ast.FunctionDef) -> tuple[frozenset[str], list[str]]:
-    """Returns the arguments of a function, and the functions that get its other ones.
+    """Returns the arguments of a function, and who gets its ``**kwargs``.
 
     The names are those of the arguments, and of ``kwargs.pop("name")`` in the body.
     """
@@ -188,10 +189,12 @@ def find_parameters(function: ast.FunctionDef) -> tuple[frozenset[str], list[str
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yields the statements of a module; of branches for a backend those for JAX."""
+    """Yields the statements of a module; of branches by backend, those for JAX."""
     for node in body:
         if isinstance(node, ast.If):
             of_other = "backend()" in ast.unparse(node.test)
+            # Other branches, such as for a version of Python,
+            # count as taken on both sides.
             if not of_other or "jax" in ast.unparse(node.test):
                 yield from _statements(node.body)
             yield from _statements(node.orelse)

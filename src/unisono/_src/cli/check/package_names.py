@@ -149,6 +149,7 @@ def find_mismatch(
         unknown = [f"`{k}`" for k in keywords if k not in named]
         if unknown:
             return f"It does not take the argument {' and '.join(unknown)} here."
+    # Positional only, and positional or by name.
     places = [p for p in parameters if p.kind in (0, 1)]
     is_open = inspect.Parameter.VAR_POSITIONAL in kinds
     if positional is not None and not is_open and positional > len(places):

@@ -72,6 +72,8 @@ class ProgramFile:
             cell = _cells(notebook)[part.cell - 1]
             whole = isinstance(cell["source"], str)
             cell["source"] = text if whole else _split(text)
+        # As the notebook was written before, so that a diff
+        # shows only what has changed.
         indent = re.search(r"\n(\s+)", self.text)
         made = json.dumps(
             notebook, indent=len(indent[1]) if indent else None, ensure_ascii=False
@@ -193,6 +195,7 @@ def _replace_magic(lines: Sequence[str]) -> Iterator[str]:
     goes_on = False
     for line in lines:
         if goes_on:
+            # An empty line, so that the numbers of the others stay.
             yield "\n"
         elif _MAGIC.match(line):
             goes_on = True

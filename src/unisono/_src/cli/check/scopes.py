@@ -9,6 +9,9 @@ from typing import final
 
 @final
 @dataclasses.dataclass(frozen=True)
+# For `tf.nn.relu` the path is "nn.relu". A program's own class that derives from
+# `tf.Module` is a derived value of the path "Module"; an object of it, an object of
+# that path, with the members that the class defines itself in `own`.
 class Value:
     """Holds a value that an expression may have.
 
@@ -45,6 +48,7 @@ class Scope:
         """Returns the values of a name, or None if it is not bound."""
         scope: Scope | None = self
         while scope is not None:
+            # As in Python, functions do not see the names of the class around them.
             if name in scope.names and (scope is self or not scope.is_class):
                 return scope.names[name]
             scope = scope.above
@@ -94,5 +98,6 @@ def attributes_of(cls: ast.ClassDef) -> frozenset[str]:
         if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
             names.add(inner.name)
         elif isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store):
+            # Of any object, to be safe: what is the program's own is not judged.
             names.add(inner.attr)
     return frozenset(names)

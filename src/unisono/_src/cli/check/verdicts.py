@@ -46,6 +46,8 @@ def judge_all(uses: Iterable[Use]) -> list[Verdict]:
         is_set = isinstance(getattr(use.node, "ctx", None), ast.Store)
         if made.status == UNKNOWN and is_set:
             continue  # An attribute of the program's own.
+        # A name may stand for several things, and each of them
+        # is a use of the same place.
         before = worst.get(id(use.node))
         if before is None or ORDER.index(made.status) > ORDER.index(before.status):
             worst[id(use.node)] = made
@@ -57,6 +59,7 @@ def judge(use: Use) -> Verdict:
     if use.kind == "unknown":
         return Verdict(use, UNKNOWN, use.told)
     if use.kind == "control":
+        # A `for` runs, unrolled; the others raise while the function is traced.
         is_error = use.path != "for"
         return Verdict(use, MISSING if is_error else DIFFERS, rows.CONTROL[use.path])
     if use.kind == "package":
@@ -69,6 +72,8 @@ def judge(use: Use) -> Verdict:
 def _judge_path(
     path: str, is_member: bool, call: CallArguments | None
 ) -> tuple[str, str, str]:
+    # In this order: private names; Keras, which is read from its own source; names that
+    # are not here; calls that do not fit; names that differ.
     if path == "python" or path.startswith("python."):
         told = "It is private to TensorFlow. Use the public name of the same purpose."
         return MISSING, told, ""

@@ -118,6 +118,8 @@ def _expand(
     addresses = []
     for index in tasks.task_indices("worker"):
         host, _, used = tasks.task_address("worker", index).rpartition(":")
+        # Several tasks on one host have ports in a row; each now takes
+        # as many as it has workers.
         first = port + (int(used) - port) * each
         untrusted.port("The last port of a machine", first + each - 1)
         addresses += [f"{host}:{first + i}" for i in range(each)]

@@ -135,6 +135,7 @@ def _request_text(
         "target": target,
         "args": list(args),
         "kwargs": dict(kwargs),
+        # An empty entry means the current directory, which may be another one there.
         "path": [p or os.getcwd() for p in sys.path],
     }
     try:

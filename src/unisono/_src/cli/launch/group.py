@@ -145,10 +145,14 @@ def catch_signals(only_stopping: bool = False) -> Iterator[Signals]:
                 # The command is about to end with its own exit code, which another
                 # signal shall not replace.
                 handler = signal.SIG_IGN
+            # Python gives None for a handler that was not set from Python.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 @final
+# One thread does all: it reads, notices ends, hands on signals and escalates, in turns
+# of a twentieth of a second. Every wait has a bound, so that a worker which does not
+# end, or a reader that does not read, cannot hold the launcher (decision 0010).
 class WorkerGroup:
     """Runs a command for each worker to its end.
 
@@ -207,6 +211,7 @@ class WorkerGroup:
 
     def _run_once(self) -> None:
         """Reads the workers' output, notices their ends, and hands on signals."""
+        # With no pipe left, `select` would not wait.
         if self._selector.get_map():
             for key, _ in self._selector.select(_TICK):
                 worker, stream = key.data
@@ -215,8 +220,11 @@ class WorkerGroup:
             time.sleep(_TICK)
         for worker in self._live_workers():
             self._write(worker.poll())
+            # Its end is no failure of its own if it was asked to end before.
             worker.was_stopped |= self._stage.value >= _EndStage.STOPPING.value
             self._release(worker)
+            # First the others are told, whatever the code; then
+            # a failure has consequences.
             if worker.code is not None:
                 self._tell_others(worker)
             if worker.code:
@@ -293,6 +301,7 @@ class WorkerGroup:
         is_worker = worker.command.job == "worker"
         served = [w for w in self._workers if not w.command.serves]
         is_needed = is_worker and not is_any_left and any(w.code != 0 for w in served)
+        # Negative: a signal ended it, as `subprocess` tells.
         return (worker.code or 0) < 0 and not is_needed
 
     def _forward(self, number: int) -> None:
@@ -320,6 +329,7 @@ class WorkerGroup:
         if self._limit is not None and now > self._started + self._limit:
             self._limit, self._timed_out = None, True
             self._out.note(f"the time is over; {join_names(late)} still ran.")
+            # As if a failure had been noticed, and the time for it were over.
             self._until, self._stage = now, _EndStage.NOTICING
         if not self._is_over(now):
             return
@@ -373,6 +383,8 @@ class WorkerGroup:
 
     def _failures(self) -> list[WorkerFailure]:
         ended = [w for w in self._workers if w.code and not self._is_tolerated(w)]
+        # The one with the lowest cause, and of these the
+        # earliest, is the first failure.
         found = [_make_failure(w) for w in ended]
         return sorted(found, key=lambda f: (f.cause, f.since))
 

@@ -106,6 +106,7 @@ class Devices:
     def _may_use_gpus(self, environ: Mapping[str, str]) -> bool:
         if self.platform is not Platform.AUTO:
             return self.platform is Platform.GPU
+        # JAX computes on the first platform of the list.
         return environ.get("JAX_PLATFORMS", "").lower().split(",")[0] != "cpu"
 
     def _uses_tpu(self, environ: Mapping[str, str]) -> bool:
@@ -235,6 +236,7 @@ def plan_commands(
     for index, share, extra in zip(placement.mine, shares, given, strict=True):
         env = {
             **os.environ,
+            # Output to a pipe is held back by default, and would be lost in a crash.
             "PYTHONUNBUFFERED": "1",
             **share,
             tf_config.VARIABLE: placement.tf_config(index),

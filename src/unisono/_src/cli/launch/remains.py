@@ -86,6 +86,7 @@ def _find(session: int | None, mark: str) -> tuple[list[int], list[int]]:
         with contextlib.suppress(OSError, ValueError, IndexError):
             # The name of the program, in parentheses, may contain anything.
             fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            # After the name: state, parent, group, session.
             state, its_session = fields[0], int(fields[3])
             if state in "ZX" or not (its_session == session or _has_mark(entry, mark)):
                 continue
@@ -116,6 +117,7 @@ def main() -> None:
         if line == "done\n":
             return
         marks.append(line.strip())
+    # First all are killed, and then the trackers, which take time, are waited for.
     for mark in marks:
         kill(None, mark)
     for mark in marks:

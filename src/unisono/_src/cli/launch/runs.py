@@ -146,6 +146,7 @@ def run(request: RunRequest, out: output.WorkerOutput) -> group.GroupOutcome:
                 request.timeout_seconds,
             ).run()
             report.tell(outcome, out)
+            # A group that the user has stopped is not started again.
             if outcome.code == 0 or outcome.signal is not None:
                 break
             if restart < request.restarts:

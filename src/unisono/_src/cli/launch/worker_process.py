@@ -66,6 +66,9 @@ class Line:
 
 
 @final
+# Three pipes come from a worker: its output, its errors, and "step", by which it tells
+# steps and states. One leads to it, with the news of the others' ends. A process is
+# reaped only after its session was cleared, because its number would be free then.
 class WorkerProcess:
     """A worker process, started by the constructor.
 
@@ -134,6 +137,8 @@ class WorkerProcess:
         try:
             return reader, subprocess.Popen(
                 [
+                    # Without the user's site and environment:
+                    # it only becomes the program.
                     *(sys.executable, "-I", "-S", _BOOTSTRAP),
                     *(str(os.getpid()), "exec", *command.argv),
                 ],
@@ -203,6 +208,8 @@ class WorkerProcess:
                 return
             step, total = int(told["step"]), told["total"]
             total = None if total is None else int(total)
+        # A program of any kind may write into the pipe; what
+        # is no count is passed over.
         except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
             return
         if 0 <= step <= _MAX_STEP and 0 <= (total or 0) <= _MAX_STEP:

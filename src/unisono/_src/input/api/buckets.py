@@ -191,6 +191,8 @@ class _Buckets:
             InvalidArgumentError: it is too long to be padded to a boundary.
         """
         length = grouping.integer_of(self._length(*parts), "element_length_func")
+        # A length that equals a boundary belongs to
+        # the bucket behind it, as in TensorFlow.
         bucket = bisect.bisect_right(self._edges, length)
         if self._to_edge and bucket == len(self._edges):
             raise errors.InvalidArgumentError(
@@ -210,6 +212,7 @@ class _Buckets:
             return group.batch(size, self._drop)
         shapes, values = self.padding
         if self._to_edge:
+            # A bucket holds lengths below its boundary.
             longest = self._edges[bucket] - 1
             shapes = elements.map_leaves(lambda s: _fill_sizes(s, longest), shapes)
         plan = argument_checks.plan(group, "group")

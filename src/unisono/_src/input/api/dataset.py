@@ -56,6 +56,7 @@ class Dataset(buckets.Groupings["Dataset"]):
 
     def __init__(self, node: nodes.Node) -> None:
         self._node = node
+        # Keras takes it for a dataset only if it is told, and may be loaded any time.
         library_hooks.introduce()
 
     def _derive(self, node: nodes.Node) -> Dataset:
@@ -419,6 +420,7 @@ class Dataset(buckets.Groupings["Dataset"]):
         if len(shards) == 1:
             return Dataset(shards[0])
         mixed = given.interleave(lambda shard: shard, cycle_length=len(shards))
+        # An interleave cannot tell its number of elements, and the files do.
         return mixed.apply(assert_cardinality(sum(s.count for s in shards)))
 
     def save(

@@ -48,6 +48,10 @@ _NUMBERS = itertools.count()
 _NICE = 5
 
 
+# From the source to the program, one cursor around the other: the worker's plan, steps
+# (`steps.Cut` and its like), agreement between workers (`Together`), devices
+# (`Placed`), and the thread (`Ahead`), which remembers positions. Everything up to
+# `Placed` runs in that thread, if there is one.
 class DistributedIterator(ProcessBound, iterators.PositionedIterator):
     """Iterates over a distributed dataset; each element has one value per replica.
 
@@ -104,6 +108,7 @@ class DistributedIterator(ProcessBound, iterators.PositionedIterator):
         It counts the elements that were taken from this iterator, and does not depend
         on the number of replicas: any other number may continue from it.
         """
+        # What was put back counts as not taken.
         position = self._ahead.get_state(sum(self._back))
         return {
             "kind": self._kind,
@@ -186,7 +191,7 @@ class DistributedDataset(ProcessBound, abc.ABC):
         self._per_replica = mode is not input_options.InputReplicationMode.PER_WORKER
 
     def _use_plans(self, given: nodes.Node, own: nodes.Node) -> None:
-        """Reads `own`, which is this worker's part of the plan that was `given`."""
+        """Takes the plan that was given, and this worker's part of it, to be read."""
         self._given, self._node = given, own
         self._topic = f"input {next(_NUMBERS)}"
         self._iterators = itertools.count()
@@ -344,6 +349,9 @@ class DistributedBatches(DistributedDataset):
         self._decision = sharding_rule.decide(given, policy)
         self._by_data = self._decision.kind == dataset_options.AutoShardPolicy.DATA
         _check_batched(given, self._share)
+        # The order matters: the options are read from the plan as it was given, the
+        # rule is decided on it, and only then the plan is cut for this worker and its
+        # maps are sent to processes.
         own = sharding_rule.plan_for_worker(
             given, self._decision, self._share.workers, self._share.worker
         )
@@ -430,7 +438,7 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         _log.info("%s", self._describe(look=False).line)
 
     def _with_whole_steps(self) -> DistributedDatasetsFromFunction:
-        """Ends the steps before the first for which some replica has no element."""
+        """Returns the dataset, which now ends before a step that lacks an element."""
         self._drops = True
         _log.info("%s", self._describe(look=False).line)
         return self

@@ -42,6 +42,7 @@ class _FileDataset(Dataset, abc.ABC):
                 argument_checks.plan(filenames, "filenames"),
                 lambda name: Dataset(reader((files.path_of(name),))),
                 cycle,
+                # 0 reads a file to its end before the next one.
                 1 if parallel is not None else 0,
             )
         )

@@ -177,6 +177,8 @@ class DatasetIterator(PositionedIterator):
         super().__init__()
         self._node = node
         self._cursor = node.cursor()
+        # A compiled function puts elements back that it did not use, so that the
+        # position may be a little behind the cursor's.
         self._trail = cursors.Trail(self._cursor, 64)
         self._is_closed = False
         # The position when it was closed; the cursor cannot tell it any more.
@@ -229,6 +231,7 @@ class DatasetIterator(PositionedIterator):
             ValueError: the state is no position, or that of another kind of dataset.
         """
         check_state(state, _KIND)
+        # If the position is refused, the iterator stays where it was.
         before = self._trail.position_before(self._trail.read_so_far)
         try:
             self._trail.return_to(state["position"])

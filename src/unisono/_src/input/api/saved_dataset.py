@@ -76,6 +76,8 @@ def save(
     is_told = nodes.tells_spec(node)
     with _name_dataset_in_errors(path):
         os.makedirs(path, exist_ok=True)
+    # First the shards under new names, then the index in one replacement, and at
+    # last the old files go: the folder has a whole dataset at every moment.
     folder = _Folder(path, compression)
     source = node.cursor()
     try:

@@ -143,6 +143,8 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         )
         made = batching.Batch(self._node, given["batch_size"], given["drop_remainder"])
         if num_parallel_calls is not None:
+            # TensorFlow's parallel batch is a node of another kind, in which its search
+            # for the batch size does not find one.
             return self._derive(batching.Opaque(made))
         return self._derive(made)
 
@@ -250,15 +252,17 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         """Draws each element at random from a buffer of the next elements.
 
         Args:
-            buffer_size: the number of elements in the buffer; -1 takes them all. Only
-                a buffer as large as the dataset gives every order the same chance.
+            buffer_size: the number of elements in the buffer; `UNKNOWN_CARDINALITY`
+                takes them all. Only a buffer as large as the dataset gives every order
+                the same chance.
             seed: the same seed gives the same orders in every run.
             reshuffle_each_iteration: whether each iteration has another order; True
                 by default.
             name: accepted for compatibility with TensorFlow and ignored.
 
         Raises:
-            InvalidArgumentError: `buffer_size` is less than 1 and not -1.
+            InvalidArgumentError: `buffer_size` is less than 1, and not
+                `UNKNOWN_CARDINALITY`.
 
         >>> from unisono.data import Dataset
         >>> shuffled = Dataset.range(100).shuffle(100, seed=7)
@@ -273,6 +277,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
             reshuffle_each_iteration=reshuffle_each_iteration,
         )
         size = given["buffer_size"]
+        # As in TensorFlow, so that `shuffle(dataset.cardinality())` works then, too.
         if size == nodes.UNKNOWN:
             size = sys.maxsize
         if size < 1:
@@ -460,6 +465,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         [0, 1, 7, 8]
         """
         other = argument_table.check("concatenate", dataset=dataset)["dataset"]
+        # Only to raise now, at the call, and not at the first element.
         mixing.join_specs(self._node.spec, other.spec)
         return self._derive(mixing.Concatenate((self._node, other)))
 

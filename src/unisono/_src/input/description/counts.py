@@ -37,6 +37,7 @@ def batch_sizes(node: nodes.Node) -> dict[int, int] | None:
         return batch_sizes(node.parent)
     if isinstance(node, selecting.Repeat) and node.count >= 0:
         once = batch_sizes(node.parent)
+        # None, which means unknown, stays None.
         return once and {rows: count * node.count for rows, count in once.items()}
     size = _common_batch_size(node)
     return None if size is None or node.cardinality < 0 else {size: node.cardinality}

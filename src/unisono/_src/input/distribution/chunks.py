@@ -51,6 +51,8 @@ def sizes_of_worker(batch: int, replicas: int, workers: int, worker: int) -> lis
     """
     small, more = divmod(batch, replicas)
     sizes = [small + 1] * more + [small] * (replicas - more)
+    # As TensorFlow's `batch_sizes_for_worker`,
+    # which begins at the worker's first replica.
     first = replicas // workers * worker
     return sizes[first:] + sizes[:first]
 

@@ -75,6 +75,7 @@ class InputContext:
 
     def __str__(self) -> str:
         return (
+            # TensorFlow's text, letter by letter, for programs that print or parse it.
             f"tf.distribute.InputContext(input pipeline id {self._input_pipeline_id}, "
             f"total: {self._num_input_pipelines})"
         )

@@ -18,6 +18,9 @@ _SHAPES = 256
 
 
 @final
+# To find shape, type and sharding out anew takes JAX longer than the transfer of a
+# small batch takes (decision 0021). So the first array of a kind is made by JAX's
+# public functions, and the later ones from its abstract value alone.
 class _Transfers:
     """Puts arrays on devices, and remembers what JAX made of arrays like them.
 
@@ -42,6 +45,7 @@ class _Transfers:
         if known is None:
             return self._remember(key, self._topology.stack(rows))
         each = self._topology.num_logical_devices
+        # Every logical device of a replica has a copy of the replica's row.
         pieces = [row for row in rows for _ in range(each)] if each > 1 else rows
         return collectives.put_pieces(
             known, self._topology.stacked_sharding, pieces, self._devices
@@ -139,6 +143,8 @@ class Placed(cursors.OfSource):
                 )
         parts = [elements.map_leaves(self._to_own_memory, p) for p in step.parts()]
         if topology.replicas > 1:
+            # If nobody knows what the other workers
+            # have (None), the parts are put one by one.
             return self._put_parts(parts, not topology.is_spread or bool(step.even))
         if not self._fetch:
             return elements.present(parts[0])
@@ -196,6 +202,9 @@ class Placed(cursors.OfSource):
             return array
         kind = self._types.get(array.dtype)
         if kind is None:
+            # Files may hold numbers of the other byte order, which
+            # JAX does not take. Without 64-bit types JAX would
+            # shorten them, too; here it happens in one copy.
             kind = array.dtype.newbyteorder("=")
             if self._fetch:
                 kind = jax.dtypes.canonicalize_dtype(kind)

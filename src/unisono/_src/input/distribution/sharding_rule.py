@@ -77,6 +77,8 @@ def batch_size(node: nodes.Node) -> int | None:
 def _may_spec_tell_more(node: nodes.Node) -> bool:
     """Whether the spec can tell more; asking for it may call a user's function."""
     last = next((n for n in nodes.walk(node) if isinstance(n, BATCHES)), None)
+    # A last `batch` that keeps its remainder has no fixed
+    # first axis, so that its spec would tell nothing.
     return last is None or last.drop
 
 
@@ -145,6 +147,8 @@ def file_nodes(node: nodes.Node) -> list[nodes.Node]:
         return file_nodes(node.parents[0])
     if isinstance(node, (mixing.Zip, mixing.Concatenate)):
         found = [file_nodes(n) for n in node.inputs]
+        # If one input reads no files, dealing the files of the others would pair the
+        # wrong elements, or repeat that input on every worker.
         return [n for part in found for n in part] if all(found) else []
     return []
 
@@ -347,6 +351,8 @@ def empty_part(node: nodes.Node, workers: int, drops: bool, other: Any) -> Any:
 
     def make_leaf(s: Any) -> np.ndarray:
         shape = [0 if size is None else size for size in s.shape or ()]
+        # All sizes are fixed, and the step cannot be
+        # dropped because other workers have data: no rows.
         if fixed and shape:
             shape[0] = 0
         if s.dtype.kind == "O":

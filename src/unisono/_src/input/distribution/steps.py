@@ -114,6 +114,9 @@ class Cut(cursors.Cursor):
     ) -> None:
         self._source, self._share, self._size = source, share, size
         self._is_common = is_common
+        # By rule A a worker takes its chunks of a common batch in one step. In the
+        # other cases each worker reads batches of its own, of the size that all
+        # replicas share, and its few replicas need several steps for one.
         self._has_turns = share.workers > 1 and not (is_common and size is None)
         # The position before the present batch; None if each batch is one step, because
         # then no position is within a batch.
@@ -151,6 +154,7 @@ class Cut(cursors.Cursor):
         if rows != self._rows_before:
             self._cuts_before = self._cuts(rows)
             self._rows_before = rows
+        # `read` takes the steps off this list.
         self._left = self._cuts_before.copy()
         # By rule A all workers read the batch, so each knows the parts of the others.
         is_seen = self._size is None and self._is_common
@@ -172,6 +176,7 @@ class Cut(cursors.Cursor):
 
     def get_state(self) -> dict[str, Any]:
         """Returns the position of a batch, and how many steps of it were read."""
+        # Between two batches: the source is exactly at the next one.
         if not self._left or self._before is None:
             return {"turn": 0, "source": self._source.get_state()}
         return {"turn": self._turn, "source": self._before}
@@ -182,6 +187,8 @@ class Cut(cursors.Cursor):
         Raises:
             ValueError: the position is within a batch that several workers shared.
         """
+        # Steps of one worker are whole batches, so
+        # that nothing could continue within one.
         if state["turn"] and self._share.workers == 1:
             raise _within_batch_error()
         self._source.set_state(state["source"])

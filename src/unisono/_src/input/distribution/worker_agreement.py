@@ -48,6 +48,8 @@ class Together(cursors.OfSource):
         is_whole: bool = False,
     ) -> None:
         super().__init__(source)
+        # Asked about the notes of a step, of which
+        # that of a worker without data is empty.
         self._enough = all if is_whole else any
         self._node, self._share, self._board = node, share, notes
         self._settled: bool | None = None
@@ -55,6 +57,8 @@ class Together(cursors.OfSource):
     def _is_settled(self) -> bool:
         """Whether no notes are needed: all workers have endless steps of one shape."""
         if self._settled is None:
+            # An endless dataset of one shape needs no
+            # agreement, which costs a round of notes.
             own = str(self._node.spec) if sharding_rule.is_constant(self._node) else ""
             # Every worker posts here once, also one that has nothing to say: a round
             # ends when all have posted.
@@ -75,6 +79,7 @@ class Together(cursors.OfSource):
                 break
             # Empty notes are of workers without data.
             shapes = {json.dumps(part) for note in told for part in _parse_note(note)}
+            # Shapes and types of all parts, compared as text.
             even = all(told) and len(shapes) == 1
             step = own[0] if own else self._make_empty_step(told)
             found.append(step._replace(even=even))

@@ -34,6 +34,7 @@ class _MapDatasetElements(columnar.OfGrain):
     """The elements of a `MapDataset`, which Grain reads in threads."""
 
     def __init__(self, source: Any) -> None:
+        # Its position is `next_index`, a plain number, which `_pass_over` can move.
         super().__init__(iter(source.to_iter_dataset()))
         self._total = len(source)
 

@@ -53,6 +53,7 @@ class _PyDatasetBatches(cursors.Cursor):
                 self._next -= 1
                 self._end()
                 break
+            # Also after a batch that raised: if it was the last, the epoch is over.
             finally:
                 if self._next == total:
                     self._end()

@@ -83,6 +83,7 @@ class _Replayed(cursors.Iterated):
         found: list[Any] = [getattr(owner, "generator", None) for owner in owners]
         # The loader and its sampler often share a generator.
         unique = {id(g): g for g in found if hasattr(g, "get_state")}
+        # Their states at the beginning of the pass decide its order.
         self._generators = list(unique.values())
         self._is_random = node.is_random
         self._begin: list[str] = []

@@ -12,6 +12,11 @@ from typing import Any, ClassVar, final
 BLOCK = 256
 
 
+# What every stage relies on: a read that returns fewer elements than it was asked for
+# has met the end, so that nobody reads again to be sure. The element at which a read
+# raises is lost, and the next read goes on behind it, because `ignore_errors`, and
+# programs that catch the exception, read on. One thread reads at a time; only `Ahead`
+# may have several readers.
 class Cursor(abc.ABC):
     """A stream of elements whose position can be saved and set; abstract.
 
@@ -60,6 +65,7 @@ class Cursor(abc.ABC):
         try:
             found = self.read(1)
         except StopIteration as e:
+            # A `for` loop would take it for the end, and the rest would be missing.
             raise stop_iteration_error("The source") from e
         if not found:
             raise StopIteration
@@ -167,6 +173,8 @@ class Iterated(Cursor):
             # counted even though this call raises.
             found.extend(itertools.islice(self._iterator, count))
         except Exception:
+            # It counts like an element, since `set_state` meets it again on its way.
+            # A KeyboardInterrupt is none of the iterator's, and does not count.
             self._failed += 1
             raise
         finally:
@@ -211,6 +219,9 @@ class Iterated(Cursor):
 
 def trail_at(state: Any) -> dict[str, Any]:
     """Returns the state of a `Trail` that is exactly at a position of its source."""
+    # `source` is a position of the source, `pass` how many elements to skip from there,
+    # `index` the number of the next element in its pass. Numbers go on after a restore,
+    # because stages save the numbers of elements that they hold.
     return {"source": state, "pass": 0, "index": 0}
 
 
@@ -304,6 +315,7 @@ class Trail:
 
         It stays out until the exception has reached the reader; see `remember`.
         """
+        # `read` has just added it, as the last thing before it raised.
         return self._marks.pop()
 
     def remember(self, mark: Any) -> None:

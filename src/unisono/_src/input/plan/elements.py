@@ -159,6 +159,8 @@ def lend(element: Any) -> Any:
     if kind is np.ndarray:
         return element.view(HostArray)
     if kind is tuple:
+        # A list first: that is faster than a generator, and
+        # this runs for every element.
         return tuple([lend(x) for x in element])
     # A number is no array that could be written into, and a dataset is itself.
     if not isinstance(element, np.generic) and is_structure(element):

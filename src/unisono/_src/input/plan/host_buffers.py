@@ -62,6 +62,8 @@ class Buffers:
         if size < SMALL or kind.hasobject:
             return np.empty(shape, kind)
         with self._lock:
+            # With room to begin at the next aligned
+            # address, wherever the memory begins.
             block = self._take_block(size + _ALIGNMENT)
             array: np.ndarray = np.ndarray(tuple(shape), kind, block, block.offset)
             # Views of the array, and JAX arrays that read it in place, keep the array
@@ -91,4 +93,5 @@ class Buffers:
 
 def is_own(array: np.ndarray) -> bool:
     """Whether no one else can hold the memory of an array that was just made."""
+    # Other arrays are views: of the source's data, or of something that a user holds.
     return array.base is None or type(array.base) is _Block

@@ -62,6 +62,7 @@ class Node(abc.ABC):
     samples_spec: ClassVar[bool] = False
     makes_new: ClassVar[bool | None] = False
 
+    # It writes into `__dict__`, past `__setattr__`: a frozen dataclass can have it.
     @functools.cached_property
     def parents(self) -> tuple[Node, ...]:
         """Returns the nodes that this one reads, in the order of its fields."""
@@ -109,7 +110,7 @@ class Node(abc.ABC):
 
 
 class Disturbed(abc.ABC):
-    """A node that reading even one element changes; abstract.
+    """A node that changes when even one element of it is read; abstract.
 
     Reading one may count as a pass, or start a process.
     """
@@ -206,6 +207,7 @@ class RowLookup(cursors.Derived):
 
     def __init__(self, rows: Rows, indices: cursors.Cursor) -> None:
         super().__init__(indices)
+        # Looked up once: `read` calls it for every element.
         self._element_at = rows.element_at
 
     def read(self, count: int) -> list[Any]:
@@ -313,6 +315,8 @@ def zeros(spec: Any) -> Any:
     """Returns an element of zeros that fits a spec; unknown sizes are 1."""
 
     def make_leaf(s: Any) -> np.ndarray:
+        # Not 0: a user's function is called with this element to find its result's
+        # spec, and many, such as a maximum, do not work on nothing.
         shape = [1 if size is None else size for size in s.shape or ()]
         if s.dtype.kind == "O":
             return np.full(shape, b"", object)

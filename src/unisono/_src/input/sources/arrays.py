@@ -59,6 +59,7 @@ def _gather_rows(
     # Threads do not help with objects: copying those needs Python's lock.
     if helpers < 1 or x.dtype.kind == "O":
         return x.take(indices, 0, out, "clip")
+    # One part for each helper, and one for this thread.
     edges = np.linspace(0, len(indices), helpers + 2).astype(int).tolist()
 
     def fill(start: int, stop: int) -> None:
@@ -224,6 +225,7 @@ class Range(nodes.Indexed):
 
     def indices(self) -> cursors.Cursor:
         """Returns a cursor over the numbers of all rows."""
+        # `cardinality` would be `INFINITE`, which is -1.
         return cursors.Count(self.stop if self.is_endless else self.cardinality)
 
     @property

@@ -23,6 +23,8 @@ def allow_flags() -> None:
     """Lets Grain read its flags in a program that does not parse absl's."""
     flags = sys.modules["absl.flags"].FLAGS  # Grain has loaded it.
     if not flags.is_parsed():
+        # Flags that are read before they are parsed
+        # raise; now they have their defaults.
         flags.mark_as_parsed()
 
 

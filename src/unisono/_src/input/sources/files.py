@@ -145,6 +145,9 @@ class Reader(cursors.Cursor):
         self._node = node
         self._file = 0
         self._buffered: Buffered | None = None
+        # Records are parsed in runs, as many as a window holds; a
+        # position is an offset in the uncompressed file, so that
+        # it does not depend on how files were cut into windows.
         # Records that were parsed, the offset behind each of them, and how many of them
         # were returned.
         self._ready: list[bytes] = []
@@ -239,6 +242,7 @@ class _TextLines(Reader):
     """The lines of text files, without their line ends."""
 
     def _records(self, file: Buffered) -> tuple[list[bytes], list[int]]:
+        # A line may be longer than a chunk.
         while b"\n" not in file.window and file.extend():
             pass
         # The last line of a file may lack its line feed.
@@ -275,6 +279,7 @@ class _TFRecords(Reader):
         ends: list[int] = []
         while not records and file.window:
             records, ends, needed = self._parse(file)
+            # A record may be longer than the window.
             if not records and not file.extend(needed):
                 raise errors.DataLossError(
                     f"{file.path}: truncated record at byte {file.offset}: the file "
@@ -297,6 +302,7 @@ class _TFRecords(Reader):
         while at < len(window):
             header = window[at : at + 12]
             size = int.from_bytes(header[:8], "little") if len(header) == 12 else 0
+            # Eight bytes of length, four and four of checksums.
             end = at + 16 + size
             if end > len(window):
                 needed = end - len(window)
@@ -310,6 +316,7 @@ class _TFRecords(Reader):
             self._check(file, [window[:12]], [0], [window[:8]], "length")
         if not headers:
             return [], [], needed
+        # First all lengths, then all data: each check is one call over many records.
         good = self._check(file, headers, starts, [h[:8] for h in headers], "length")
         starts, sizes = starts[:good], sizes[:good]
         # Not `strict`: this runs for every record, and the lists have one length.

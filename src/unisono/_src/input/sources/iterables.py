@@ -81,7 +81,7 @@ class Once:
         self._first: list[Any] = []
 
     def peek(self) -> list[Any]:
-        """Returns a list of the first element, which stays; [] if there is none."""
+        """Returns a list with the first element, which will still be given, or []."""
         if self._iterator is not None and not self._first:
             self._first = list(itertools.islice(self._iterator, 1))
             self._iterator = itertools.chain(self._first, self._iterator)

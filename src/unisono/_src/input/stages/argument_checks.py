@@ -176,6 +176,7 @@ def number_type(given: Any, what: str) -> np.dtype:
         found = None
     # Types such as bfloat16 are of the kind "V", as plain bytes are.
     is_extended = found is not None and found.kind == "V" and found.names is None
+    # ml_dtypes' types print their names; raw bytes and sub-arrays print these.
     is_extended = is_extended and not str(found).startswith(("|V", "void", "("))
     if found is None or not (found.kind in "biuf" or is_extended):
         raise TypeError(f"{what} must be a type of numbers, received {given!r}.")

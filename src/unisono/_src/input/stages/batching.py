@@ -74,6 +74,7 @@ class _Gathered(_Batches):
         super().__init__(indices, size, drop)
         self._rows = rows
         # A table of one array is sliced directly, which is the most common case.
+        # Only `arrays.Table` has it.
         self._only = getattr(rows, "only", None)
 
     def _make(self, block: Any) -> Any:
@@ -265,6 +266,8 @@ class Stream(cursors.Cursor):
         """Returns the next `count` rows as a batch; fewer at the end, None after it."""
         parts: list[Any] = []
         missing = count
+        # A size of 0, which `rebatch` allows, still
+        # takes an empty part, for its shape and type.
         while (missing or not parts) and self._has_rows():
             stop = min(self._rows, self._row + missing)
             parts.append(elements.rows(self._batch, self._row, stop))
@@ -278,6 +281,7 @@ class Stream(cursors.Cursor):
 
     def _has_rows(self) -> bool:
         """Whether a row is left; reads the next batch if this one is used up."""
+        # More than once if batches are empty.
         while self._row >= self._rows:
             self._trail.forget_before(self._trail.read_so_far)
             block = self._trail.read(1)

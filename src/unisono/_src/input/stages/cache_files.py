@@ -78,6 +78,9 @@ class _Filling(cursors.Cursor):
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._drop()
+        # A position may come from the reader of the finished file, which has no origin;
+        # then this pass is written from its own beginning. The other way round, the
+        # reader takes no notice of an origin.
         self._source.set_state(state.get("origin", self._origin))
         self._next, self._over, self._has_failed = 0, False, False
         self.skip(state["next"])

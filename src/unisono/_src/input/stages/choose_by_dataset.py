@@ -34,7 +34,10 @@ class _Chosen(mixing.Parallel):
                     f"choice_dataset gave the number {index}; the datasets have the "
                     f"numbers 0 to {len(self._sources) - 2}."
                 )
+            # Behind the choices, which are source 0.
             one = self._sources[1 + index].read(1)
+            # A source that has ended may be chosen
+            # again; with `stop` off, its turn passes.
             if len(one):
                 found.append(one[0])
             else:

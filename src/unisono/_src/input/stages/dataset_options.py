@@ -88,6 +88,8 @@ class _OptionRecord(abc.ABC):  # noqa: B024
         name = self._aliases.get(name, name)
         kind = self._kind(name)
         if issubclass(kind, _OptionRecord) and name not in self._given:
+            # Made on first access and kept, so that
+            # `options.threading.x = 1` sets something.
             self._given[name] = kind()
         return self._given.get(name, self._defaults.get(name))
 

@@ -270,6 +270,8 @@ class ElementReader(cursors.Cursor):
         element = structure_json.fill(parts.head["structure"], lambda _: next(each))
         if len(list(elements.leaves(element))) != len(arrays):
             raise ValueError("its structure and its arrays do not fit")
+        # Only with named tuples: the file keeps
+        # their names, but not the program's classes.
         if self._like is None or b'"names"' not in parts.line:
             return element
         values = elements.leaves(element)
@@ -303,6 +305,7 @@ class ElementReader(cursors.Cursor):
         filled = 0
         while filled < count:
             if filled == len(found):
+                # Doubling: fewer bytes are moved than read, however many there are.
                 more = np.empty(min(filled, count - filled), np.uint8)
                 found = np.concatenate([found, more])
             got = file.readinto(found[filled:].data)  # type: ignore[attr-defined]

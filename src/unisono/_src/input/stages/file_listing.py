@@ -168,6 +168,7 @@ def _select(inner: FileNames, node: nodes.Node) -> FileNames | None:
         node.count < 0 or (node.count >= total and not inner.is_endless)
     ):
         return inner
+    # Which names are chosen depends on the order, unless there are none.
     if inner.is_shuffled or not total:
         return inner if not total else None
     order = _numbers(node, total, inner.is_endless)

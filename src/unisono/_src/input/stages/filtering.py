@@ -124,9 +124,11 @@ class TakeWhile(nodes.Passing):
 
 
 def _content(x: Any) -> Any:
-    """Returns the content of an array as a value that can be hashed."""
+    """Returns shape and content of an array as a value that can be hashed."""
     array = elements.as_array(x)
-    return repr(array.tolist()) if array.dtype.kind == "O" else array.tobytes()
+    # The bytes of an array of objects, as text is, are only addresses.
+    is_text = array.dtype.kind == "O"
+    return array.shape, repr(array.tolist()) if is_text else array.tobytes()
 
 
 @final
@@ -163,6 +165,8 @@ class _UniqueCursor(cursors.Cursor):
         self._origin = state["origin"]
         self._source.set_state(self._origin)
         self._seen, self._passed = set(), 0
+        # Each read ends at an element that is new, and so did the last one before the
+        # position was saved, or at the end of the source.
         while self._passed < state["passed"] and self.read(1):
             pass
 

@@ -48,6 +48,8 @@ class _Grouped(cursors.Cursor):
         self._source = node.parent.cursor()
         self._trail = cursors.Trail(self._source, cursors.BLOCK)
         self._groups: dict[int, list[_Entry]] = {}
+        # By key; the user's function is asked once
+        # for each. It is not part of a position.
         self._sizes: dict[int, int] = {}
         self._over = False
         self._key = 0
@@ -106,6 +108,7 @@ class _Grouped(cursors.Cursor):
         """Opens the dataset that a group becomes."""
         self._begin_pass()
         self._key, self._open = key, entries
+        # Elements that left in earlier groups are needed by no position any more.
         self._trail.forget_before(
             min(self._needed_indices(), default=self._trail.read_so_far)
         )
@@ -147,6 +150,8 @@ class _Grouped(cursors.Cursor):
         self._trail.return_to(state["trail"])
         key, numbers, inner = state["open"]
         wanted = {i for _, group in state["groups"] for i in group} | set(numbers)
+        # The key function is not called again: the
+        # position tells the group of each element.
         again = self._trail.read_again(state["end"])
         found = {i: e for i, e in again if i in wanted}
         self._over = state["over"]

@@ -15,7 +15,7 @@ from unisono._src.input.stages import mapping, selecting
 
 
 def _make_next(source: cursors.Cursor, fn: Callable[..., Any]) -> Any:
-    """Returns the function of the next element, or a `Raised`; runs in a process.
+    """Returns what the map makes of the next element, or a `Raised`; in a process.
 
     Grain would end a process that raises, and the elements left for it would be lost.
     """
@@ -62,10 +62,14 @@ def _plan_dataset() -> type:
             self._node, self._begin = node, begin
             self._share = (1, 0)
 
+        # Grain's `mp_prefetch` calls this in every worker process, with the slice
+        # [worker::workers], on each dataset that has such a method.
         def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
             self._share = (sl.step or 1, sl.start or 0)
 
         def __iter__(self) -> Any:
+            # Each process reads the source from the same position, and skips what the
+            # others make: only the functions run in parallel.
             source = self._node.parent.cursor()
             source.set_state(self._begin)
             shard = selecting.ShardCursor(source, *self._share)

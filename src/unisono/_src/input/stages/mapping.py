@@ -32,6 +32,7 @@ def call(fn: Callable[..., Any], element: Any) -> Any:
     """
     given = elements.lend(element)
     try:
+        # As in TensorFlow, a named tuple is passed as one argument.
         if isinstance(given, tuple) and not hasattr(given, "_fields"):
             return fn(*given)
         return fn(given)
@@ -132,6 +133,8 @@ class _Threaded(ProcessBound, cursors.Cursor):
             )
         found: list[Any] = []
         while len(found) < count:
+            # Beyond what is asked for, one call per thread runs ahead: while the reader
+            # uses its elements, no thread is idle.
             self._submit(min(count - len(found), self._threads) + self._threads)
             if not self._waiting:
                 break
@@ -146,6 +149,8 @@ class _Threaded(ProcessBound, cursors.Cursor):
     def _submit(self, wanted: int) -> None:
         """Gives the threads elements until `wanted` are under way."""
         assert self._pool is not None
+        # There is work for every thread; more is
+        # read in bursts, when half of it is done.
         if len(self._waiting) > self._threads:
             return
         for _ in range(wanted - len(self._waiting)):
@@ -160,6 +165,7 @@ class _Threaded(ProcessBound, cursors.Cursor):
             self._waiting.append(self._pool.submit(apply_and_copy, self._fn, block[0]))
 
     def get_state(self) -> dict[str, Any]:
+        # Results that no one has read are made again after a restore.
         return {"trail": self._trail.position_before(self._given)}
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -206,6 +212,7 @@ class _Tuned(cursors.Cursor):
             found.append(apply_and_copy(self._fn, one[0]))
             self._took.append(time.perf_counter() - start)
         if len(self._took) == _SAMPLES:
+            # The median: the first call may load a library, or fill a cache.
             slow = sorted(self._took)[_SAMPLES // 2] > _WORTH_A_THREAD
             self._inner = (
                 _Threaded(self._source, self._fn, _cores())
@@ -222,6 +229,7 @@ class _Tuned(cursors.Cursor):
     def get_state(self) -> dict[str, Any]:
         if self._inner is None:
             return {"trail": cursors.trail_at(self._source.get_state())}
+        # Always a trail: after a restore the times may choose the other kind of cursor.
         found = self._inner.get_state()
         return (
             found if "trail" in found else {"trail": cursors.trail_at(found["source"])}
@@ -292,7 +300,7 @@ class Map(nodes.Unary, nodes.Disturbed):
 
 def lending_cursor(node: nodes.Node) -> cursors.Cursor:
     """Returns a cursor for a reader that copies each element before the next read."""
-    if type(node) is Map and node.parallel in (None, 1):
+    if type(node) is Map and node.run is None and node.parallel in (None, 1):
         return _Mapped(node.parent.cursor(), node.fn, is_lent=True)
     return node.cursor()
 
@@ -336,6 +344,8 @@ def _shrink(sample: Any, wanted: Any) -> Any:
         for axis, size in enumerate(spec.shape or ()):
             if size is None:
                 now = array.shape[axis]
+                # One row less, or the only row twice: no
+                # rows at all would break many functions.
                 keep = range(now - 1) if now > 1 else [0, 0]
                 array = array.take(list(keep), axis)
         return array

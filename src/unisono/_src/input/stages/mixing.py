@@ -44,6 +44,8 @@ class _Zipped(Parallel):
 
     def read(self, count: int) -> list[Any]:
         columns = [source.read(count) for source in self._sources]
+        # The longer ones have then been read further than what is returned, which
+        # does no harm: the shortest one stays at its end.
         # Not strict: the shortest source ends all of them.
         return [_fill_structure(self._structure, parts) for parts in zip(*columns)]  # noqa: B905
 
@@ -253,6 +255,9 @@ class _Interleaved(cursors.Cursor):
     def read(self, count: int) -> list[Any]:
         found: list[Any] = []
         while len(found) < count and not (self._over and not any(self._slots)):
+            # Three cases: an open dataset gives its block; an empty slot is filled with
+            # the next dataset and gives its block in the next round of this loop; and
+            # once there are no more datasets, an empty slot is passed over.
             slot = self._slots[self._turn]
             if slot is not None:
                 self._read_from(slot, found, count)
@@ -271,6 +276,7 @@ class _Interleaved(cursors.Cursor):
         more = slot.source.read(wanted)
         found.extend(more)
         self._given += len(more)
+        # The dataset has ended; its slot is filled when its turn comes again.
         if len(more) < wanted:
             slot.source.close()
             self._slots[self._turn] = None
@@ -340,6 +346,7 @@ class _Interleaved(cursors.Cursor):
                 )
             slot.source.set_state(saved["source"])
             self._slots[index] = slot
+        # At last: opening the datasets above has moved the source.
         self._source.set_state(state["source"])
         self._turn, self._given = state["turn"], state["given"]
         self._over = state["over"]

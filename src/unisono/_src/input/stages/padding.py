@@ -109,6 +109,8 @@ def _flat_values(structure: Any, values: Any) -> list[Any]:
         if value is None:
             value = b"" if spec.dtype.kind == "O" else np.zeros((), spec.dtype)[()]
         array = elements.as_array(elements.to_array(value))
+        # Python's numbers have no type of their own, so they
+        # take that of the component.
         is_python = isinstance(value, (int, float)) and spec.dtype.kind in "iuf"
         if array.dtype != spec.dtype and not is_python:
             raise TypeError(

@@ -65,6 +65,8 @@ class _Tank:
     def __init__(self, source: cursors.Cursor, size: int, nice: int) -> None:
         self.trail = cursors.Trail(source, _EVERY)
         self.size, self.nice = size, nice
+        # Of the two locks no thread ever holds both,
+        # and none is held while a queue is waited for.
         # The position of the reader, in the units of the trail.
         self.given = 0
         # Elements, `_ReadFailure` or `_End`, each with the position behind it.
@@ -102,6 +104,7 @@ class _Tank:
 
     def read_on(self) -> None:
         """Reads until told to stop, or until the end."""
+        # A priority belongs to a thread, so that only the thread itself can lower it.
         thread_priority.yield_to_steps(self.nice)
         while self.wait():
             with self.reading:
@@ -340,6 +343,7 @@ class Ahead(ProcessBound, cursors.Cursor):
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continues at another position; at the old one if the source refuses it."""
+        # Asked for first: `stop` drops the trail that knows it.
         before = self.get_state()
         self.stop()
         try:
@@ -355,6 +359,7 @@ class Ahead(ProcessBound, cursors.Cursor):
         if tank is None or thread is None:
             return None
         tank.stop()
+        # The thread may be waiting for notes of other workers, which may never come.
         self._source.cancel()
         return thread
 
@@ -376,6 +381,8 @@ class Ahead(ProcessBound, cursors.Cursor):
         if tank is None or thread is None:
             self._source.close()
             return
+        # Set before the thread is told to stop, so
+        # that it finds the function at its end.
         tank.closes = self._source.close
         self.stop()
         if not thread.is_alive():

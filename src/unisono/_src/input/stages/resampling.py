@@ -56,6 +56,8 @@ def mixture(initial: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.flo
     least, most = ratio.min(), ratio.max()
     if least == most:
         return np.ones_like(ratio), np.float32(1)
+    # TensorFlow's solution: as many elements as possible are taken from the data as it
+    # is, and only the rest from those that remain after dropping.
     return (ratio - least) / (most - least), least
 
 
@@ -143,6 +145,7 @@ def resample(
         classes = original.map(lambda number, _: number).batch(_EVERY)
         found = classes.scan(steps.initial_counts(), steps.estimate).unbatch()
 
+    # Two streams of random numbers, one to drop elements and one to choose the source.
     def chances(number: int) -> Any:
         drawn = dataset.random(
             None if seed is None else seed + number, rerandomize_each_iteration=True

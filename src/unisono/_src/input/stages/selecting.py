@@ -68,6 +68,8 @@ class _SkipCursor(cursors.Derived):
         self._left = count
 
     def read(self, count: int) -> Any:
+        # Not in `__init__`: whoever makes a cursor only to ask for its position, or to
+        # set one, must not wait for elements.
         if self._left:
             self._source.skip(self._left)
             self._left = 0

@@ -17,12 +17,16 @@ from unisono._src.input.stages.selecting import Make
 
 def _generator(seed: int, number: int, *purpose: int) -> np.random.Generator:
     """Returns the random numbers of a pass; one stream for each `purpose`."""
+    # A `SeedSequence` takes no negative numbers,
+    # and TensorFlow's seeds may be negative.
     seeds = np.random.SeedSequence([abs(seed), number, *purpose])
     return np.random.Generator(np.random.PCG64(seeds))
 
 
 def _permute(seed: int, number: int, length: int) -> np.ndarray:
     """Returns the order in which a buffer that holds everything is emptied."""
+    # Another stream than that of the draws, so that a restored position need not know
+    # how many random numbers a permutation takes: it only jumps over single draws.
     return _generator(seed, number, 1).permutation(length)
 
 
@@ -90,6 +94,8 @@ class _Shuffled(cursors.Cursor):
         if not self._is_mixed:
             self._mix()
         buffer = self._buffer
+        # The result is the same as that of `count` single draws, each of which fills
+        # the buffer up first: all entries that these would pull are pulled at once.
         # How many draws the buffer allows before it needs a new entry.
         surplus = max(0, len(buffer) - self._size + 1)
         missing = 0 if self._over else max(0, count - surplus)
@@ -109,6 +115,8 @@ class _Shuffled(cursors.Cursor):
         """Draws from anywhere in the buffer, which gets one entry before each draw."""
         buffer = self._buffer
         total = min(count, len(buffer) + len(arrived))
+        # Each number takes one step of PCG64, which
+        # `set_state` counts on when it jumps.
         draws = self._random.random(total).tolist()
         self._drawn += total
         chosen = []
@@ -145,6 +153,8 @@ class _Shuffled(cursors.Cursor):
     def get_state(self) -> dict[str, Any]:
         if self._number is None:
             self._begin(self._order.seed, self._order.begin())
+        # To ask for the position begins the pass:
+        # the position holds its seed and number.
         is_near = self._since <= self._size // _PART
         if self._written is None or self._has_failed or not is_near:
             self._written, self._since = self._whole_state(), 0
@@ -156,11 +166,15 @@ class _Shuffled(cursors.Cursor):
                 "mixed": self._is_mixed,
                 "ordered": self._is_ordered,
             }
+        # Not part of what was written: other
+        # iterators may have begun passes since then.
         return {**self._written, "passes": self._order.passes, "then": self._since}
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._drawn, self._over = state["drawn"], state["over"]
         self._is_mixed, self._is_ordered = state["mixed"], state["ordered"]
+        # The dataset goes on counting, so that its next pass has the order that the
+        # program which saved the position would have given it.
         self._order.resume(state["seed"], state["passes"])
         self._begin(state["seed"], state["pass"])
         # PCG64 can jump over the draws that were made; NumPy's stubs know only the base
@@ -169,6 +183,8 @@ class _Shuffled(cursors.Cursor):
         self._return_to(state)
         self._written, self._since = None, 0
         if state.get("then"):
+            # Drawn again and thrown away: what was
+            # returned after the content was written.
             self._choose(state["then"])
 
 
@@ -351,6 +367,8 @@ class Shuffle(nodes.Keeping):
         source = make()
         if self.rows() is None:
             return _ShuffledElements(source, self.size, self.order)
+        # A `Count` is all rows in order. A selection of them, such as a `take` before
+        # the shuffle, goes through the buffer, which gives the same order.
         if isinstance(source, cursors.Count) and source.length <= self.size:
             return _Permuted(source.length, self.order)
         return _ShuffledIndices(source, self.size, self.order)

@@ -25,6 +25,8 @@ class _Windows(cursors.Cursor):
     def read(self, count: int) -> list[Any]:
         node = self._node
         found: list[Any] = []
+        # From the first to the last element of a
+        # window, with those that the stride skips.
         span = (node.size - 1) * node.stride + 1
         while len(found) < count:
             missing = span - len(self._pending)

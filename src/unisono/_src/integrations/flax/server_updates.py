@@ -52,6 +52,8 @@ def wrap_init(original: Callable[..., None]) -> Callable[..., None]:
         # The last one is the count of steps.
         every = zip(cells[len(avals) :], [*jax.tree.leaves(owners), -1], strict=True)
         for cell, owner in every:
+            # A slot must be where its parameter is, or no server could compute the
+            # update; what belongs to no parameter is on all of them.
             group.move(cell, everywhere if owner < 0 else cells[owner].home)
 
     return init

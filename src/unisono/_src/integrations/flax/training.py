@@ -82,6 +82,7 @@ def _reduce_and_update(
         _check_made_in(strategy, optimizer, "optimizer")
         _check_made_in(strategy, model, "model")
     everywhere = array_operators.find_own_variable(optimizer.step)
+    # The count of steps is mirrored: gradients go wherever its copies are.
     pairs = [(g, everywhere) for g in leaves]
     summed = strategy.extended.batch_reduce_to(ReduceOp.SUM, pairs)
     arrays = [getattr(g, "whole", g) for g in summed]

@@ -68,7 +68,7 @@ class _SplitState:
         return reading.read(self.kept)
 
     def check(self, context: Any = None) -> None:
-        """Raise unless the state was split in a replica or a program, not `context`."""
+        """Raise if the state was split outside replicas and programs, and not here."""
         if _OUTSIDE in self.values and context != _OUTSIDE:
             raise RuntimeError(
                 f"The random state '{self.kept.name}' is split into "

@@ -177,7 +177,7 @@ def bring_in(model: Any) -> None:
 
 
 def _convert(found: Iterable[Any], strategy: Any) -> bool:
-    """Make the plain variables among some variables of a strategy.
+    """Turn the plain ones among some variables into variables of a strategy.
 
     Returns:
         Whether there were any.
@@ -271,6 +271,8 @@ def wrap_value(original: property) -> property:
     # mypy knows that a property may have no getter; this one has.
     @functools.wraps(get)  # type: ignore[arg-type]
     def value(self: Any) -> Any:
+        # In a stateless scope Keras itself passes the values, and
+        # nothing is read from here.
         if is_plain(self) and not stateless_scope.in_stateless_scope():
             is_compiled = frames.frame().is_compiled
             if is_compiled or ambient.current().strategy is not None:
@@ -285,7 +287,7 @@ def wrap_value(original: property) -> property:
 
 
 def _look_for_owner(variable: Any) -> None:
-    """Bring in the models of the current strategy, if one of them has a variable."""
+    """Bring in the models of the current strategy that have a variable."""
     if "_unisono_unowned" in variable.__dict__:
         return  # A loop may read it at every step, so the search is done only once.
     strategy = current.get_strategy()

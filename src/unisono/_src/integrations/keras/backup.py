@@ -194,6 +194,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             self._save(epoch + 1, 0)
 
     def _save(self, epoch: int, batch: int) -> None:
+        # While `fit` runs, its loop has the arrays; the checkpoint reads the variables.
         self.model.jax_state_sync()
         self._since, self._is_due = 0, False
         self._checkpoint.epoch, self._checkpoint.batch = epoch, batch

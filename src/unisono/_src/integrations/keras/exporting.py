@@ -99,6 +99,7 @@ def find_inputs(model: Any) -> dict[str, Any]:
     shapes = getattr(model, "_build_shapes_dict", None) or {}
     names = [name.removesuffix("_shape") for name in shapes]
     if len(names) == 1:
+        # Keras names a single one after that of `build`, not of `call`.
         names = ["inputs"]
     found = (_map_shapes(shape, model.input_dtype) for shape in shapes.values())
     return dict(zip(names, found, strict=True))

@@ -162,6 +162,8 @@ def _save_directory(save: Callable[[str], None], target: str) -> None:
         made = os.path.join(folder, "new")
         save(made)
         if os.path.isdir(target):
+            # A directory cannot be replaced by another that is
+            # not empty, so it moves aside.
             os.replace(target, os.path.join(folder, "old"))
         os.replace(made, target)
 
@@ -176,6 +178,8 @@ def _wrap_maker(original: Callable[..., Any], step: str) -> Callable[..., Any]:
     @functools.wraps(original)
     def make(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
+            # Keras on JAX would fail within the trace, with
+            # an error about its own code.
             inspect.signature(getattr(self, step)).bind(None, None)
         except TypeError:
             kind = type(self).__name__

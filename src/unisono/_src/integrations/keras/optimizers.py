@@ -39,6 +39,7 @@ def wrap_apply(original: Callable[..., None]) -> Callable[..., None]:
         # cannot be summed; `given` says to which variables the others belong.
         given = [i for i, g in enumerate(grads) if g is not None]
         update = functools.partial(_reduce_and_update, self, original, wanted, given)
+        # All replicas meet here, and the update runs once, for all copies.
         frame.replica._merge_call(update, args=([grads[i] for i in given],))  # noqa: SLF001
 
     return apply
@@ -113,6 +114,7 @@ def _update_parts(
 
     def change(inputs: list[Any]) -> list[Any]:
         with _pretend_shapes((*every, *slots), inputs):
+            # The weights come first, then the slots, and at the end the gradients.
             weights, found = optimizer.stateless_apply(
                 inputs[count:-count], inputs[-count:], inputs[:count]
             )

@@ -50,6 +50,11 @@ def _optimizer_patches() -> list[Any]:
 @functools.cache
 def _patches() -> attribute_patches.Patches:
     loops = [(trainer.JAXTrainer, name, training.wrap_loop) for name in training.LOOPS]
+    # Variables go through the state frame; models remember their strategy, and keep the
+    # state of their latest step; batches are laid out one by one, and steps counted on
+    # after a restart; workers stop together; optimizers sum gradients; and random
+    # numbers differ between replicas. Most of these names of Keras are private. They
+    # are the same from the oldest version on that `scope` accepts.
     return attribute_patches.Patches(
         [
             (backend.Variable, "__init__", variables.wrap_init),

@@ -206,6 +206,7 @@ def _own_layers(layer: Any) -> list[Any]:
     """Return the layers in a layer's own list that no attribute refers to."""
     if isinstance(layer, keras.Sequential | functional.Functional):
         return [x for x in layer.layers if not isinstance(x, keras.layers.InputLayer)]
+    # Layers that an attribute holds have its name; only the others need one of ours.
     held = [value for name, value in vars(layer).items() if name not in _INTERNAL]
     reached = {id(x) for x in _flatten_layers(held)}
     return [x for x in layer._layers if id(x) not in reached]  # noqa: SLF001

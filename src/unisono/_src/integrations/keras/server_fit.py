@@ -81,6 +81,7 @@ def fit(
     coordinator = cluster_coordinator.ClusterCoordinator(strategy)
     iterator = iter(coordinator.create_per_worker_dataset(dataset))
     with block(model):
+        # On this process: the trace of a step must find all variables.
         _build(model, iterator)
     # Two programs: one for full executions, and one for the rest of an epoch.
     together = model.steps_per_execution or 1
@@ -231,6 +232,7 @@ def _make_step(model: Any, strategy: Any, count: int) -> Any:
         weights = model.trainable_variables
         compute: Any = gradients.value_and_grad(loss_fn, weights, True)
         (loss, found), slopes = compute()
+        # In replica context, so that servers make the update (`server_updates`).
         model.optimizer.apply(slopes, weights)
         # The mean loss of the epoch weights batches by their size, as Keras does.
         size = next(iter(nest.leaves(x))).shape[0]

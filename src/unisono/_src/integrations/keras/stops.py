@@ -90,6 +90,7 @@ class Agreement:
         self._is_settled.wait()
         if self._error is not None:
             raise self._error
+        # Without the lock: the thread has ended its part, and only this one counts now.
         if self._begun < self._last:
             self._begun += 1
             return True

@@ -154,6 +154,7 @@ def wrap_loop(original: Callable[..., Any]) -> Callable[..., Any]:
 def _enter_loop(model: Any) -> Iterator[None]:
     """Run a block in which Keras' programs take the variables of `model` whole."""
     strategy = model.__dict__[_STRATEGY]
+    # A loop in a loop, such as `evaluate` in a callback: the state is the outer one's.
     if strategy_distribution.is_training() and ambient.current().strategy is strategy:
         yield
         return
@@ -171,6 +172,7 @@ def _enter_loop(model: Any) -> Iterator[None]:
             try:
                 yield
             except BaseException:  # `KeyboardInterrupt` too.
+                # A step that has failed had taken the arrays of the variables.
                 _rescue(model)
                 raise
             finally:

@@ -103,6 +103,7 @@ class Host:
                 self._mappings[probe]
             except OSError:
                 # Another machine, or a system that does not allow it.
+                # A mark that no other process has, so that no memory is shared.
                 machine = f"{machine}/{os.getpid()}"
         return Where(socket.gethostname(), os.getpid(), machine)
 
@@ -127,6 +128,7 @@ class Host:
         if place is not None:
             args = packing.unpack(args, self._mappings[place])
         result = getattr(self._target, method)(*args)
+        # The caller learns how much it would need, and offers it with the next call.
         size = packing.measure(result)
         if size == 0 or reply is None or size > reply.size:
             return Answer(result, wanted=size)

@@ -97,7 +97,10 @@ class RayCarrier(Carrier):
         self._cluster = cluster
         _leave_accelerators()
         if shared_memory.find_machine():
+            # Actors try to open it, which tells whether memory can be shared with them.
             self._probe.reserve(1)
+        # From here on `stop` must be able to undo everything,
+        # however far the start came.
         self._connection = self._connect(cluster)
         try:
             self._wait_for_nodes(cluster)
@@ -177,6 +180,7 @@ class RayCarrier(Carrier):
                 )
             nodes = [found]
             placed["scheduling_strategy"] = _pin_to_node(found["NodeID"])
+        # Tasks of one kind that share a machine share its cores and GPUs.
         count = 1 if self._has_nodes else self._cluster.num_tasks(kind)
         gpus = self._count_gpus(nodes, count) if kind == WORKER else 0
         actor_class = ray.remote(
@@ -276,6 +280,7 @@ class RayCarrier(Carrier):
     def stop(self) -> None:
         """Ends all servers and workers, and the cluster if it was started for them."""
         with self._changed:
+            # From now on `replace` refuses, and a second `stop` does nothing.
             held, self._connection = self._connection, None
         if held is None:
             return

@@ -131,6 +131,7 @@ def _connect(ray: Any, host: str, port: int, token: str | None) -> None:
         )
     if not _speaks_http2(host, port):
         raise _not_ray_error(address)
+    # The checks come first: Ray itself takes 20 to 40 s to find the same out.
     with _set_environment(token):
         _check_token(address)
         # Only a cluster of ours listens at the loopback address and nowhere else.
@@ -166,6 +167,7 @@ def _patch_ray(is_local: bool) -> Iterator[None]:
     def ignore_errors(_: Any, is_stopped: threading.Event) -> None:
         is_stopped.wait()
 
+    # Private names of Ray (decision 0027); the tests would tell if one were gone.
     before = worker.listen_error_messages, services.resolve_ip_for_localhost
     worker.listen_error_messages = ignore_errors
     if is_local:
@@ -179,6 +181,7 @@ def _patch_ray(is_local: bool) -> Iterator[None]:
 @contextlib.contextmanager
 def _set_environment(token: str | None) -> Iterator[None]:
     """Sets the variables that Ray reads while it connects, and restores them."""
+    # `ray.init` leaves variables of its own there, which child processes would inherit.
     before = dict(os.environ)
     is_main = threading.current_thread() is threading.main_thread()
     handler = signal.getsignal(signal.SIGTERM) if is_main else None
@@ -206,6 +209,8 @@ def _read_settings() -> None:
 
 
 # The first bytes of a client of HTTP/2; the server answers with its settings.
+# The preface, and an empty frame of settings: three bytes of length, the kind 4, one of
+# flags, four of the stream. The kind is the fourth byte of the answer, too.
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04" + b"\0" * 5
 _SETTINGS = 4
 _PROBE_SECONDS = 5.0

@@ -66,6 +66,8 @@ class RayHandle(Handle):
             # Without a connection Ray would start a new cluster for the call.
             made.set_exception(self._lost_error())
             return made
+        # The life of a lane: it belongs to one call, and is free again when that call
+        # has its answer. After an error it is dropped.
         lane = self._take(method)
         place = reply = None
         if lane is not None:
@@ -116,6 +118,8 @@ class RayHandle(Handle):
         if lane is not None:
             if answer.is_packed:
                 result = packing.unpack(result, lane.reply.memory)
+            # The result came by Ray, because the memory was
+            # too small; next time it fits.
             elif answer.wanted:
                 lane.reply.reserve(answer.wanted)
             with self._lock:
@@ -129,6 +133,7 @@ class RayHandle(Handle):
         if isinstance(error, ray_errors.RayTaskError):
             cause = error.cause
             if isinstance(cause, BaseException):
+                # The coordinator reports a lost server; the trace says no more.
                 if not isinstance(cause, errors.UnavailableError):
                     cause.add_note(f"On the {self._name}:\n{str(error).rstrip()}")
                 return cause

@@ -55,6 +55,10 @@ class RayNode:
     def __init__(self, host: str, token: str, options: list[str]) -> None:
         self.folder = tempfile.mkdtemp(prefix="unisono-")
         self.host = host
+        # `-P`: the folder of the program does not come into `sys.path`, where
+        # the modules of this room would hide others of the same names. The
+        # keeper needs the standard library only (`-I -S`), so that it starts at
+        # once and no package can break it.
         command = [sys.executable, "-P", node_start.__file__]
         keeper = [sys.executable, "-I", "-S", node_keeper.__file__, self.folder]
         self._process = subprocess.Popen(
@@ -129,6 +133,7 @@ def _is_ready(node: RayNode, port: int) -> bool:
             f"Ray's node at {node.host}:{port} has ended at its start. It said:\n"
             f"{node.read_last_output()}"
         )
+    # The head's store listens before its node can run actors.
     sockets = os.path.join(node.folder, "session_latest", "sockets", "raylet")
     return os.path.exists(sockets) and is_listening(node.host, port)
 

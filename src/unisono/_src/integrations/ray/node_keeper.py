@@ -93,7 +93,9 @@ def _find_marked(node: subprocess.Popen[bytes]) -> list[int]:
             variables = (entry / "environ").read_bytes().split(b"\0")
             # Ray's processes write their titles over their arguments and a part of
             # their environment, so the mark may be gone; the node's session is not.
+            # After the name: state, parent, group and session.
             is_of_node = int(fields[3]) == node.pid or mark in variables
+            # Zombies wait for their parent, and cannot be killed.
             if fields[0] not in "ZX" and is_of_node:
                 found.append(int(entry.name))
     return found

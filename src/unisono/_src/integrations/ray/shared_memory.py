@@ -64,6 +64,7 @@ class Segment:
         size = -(-size // _STEP) * _STEP
         descriptor = os.memfd_create("unisono")
         os.ftruncate(descriptor, size)
+        # The array keeps the mapping, which stays valid when the descriptor is closed.
         self._memory = np.frombuffer(mmap.mmap(descriptor, size), np.uint8)
         self._place = SegmentPlace(os.getpid(), descriptor, secrets.token_hex(8), size)
 
@@ -94,6 +95,8 @@ class Mappings:
         """
         key = place.pid, place.descriptor
         known = self._known.get(key)
+        # A descriptor is used again for the next segment; its
+        # serial is another one then.
         if known is not None and known[0] == place:
             return known[1]
         self._forget_closed()
@@ -130,6 +133,8 @@ def find_machine() -> str:
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             boot = file.read().strip()
+        # Containers of one machine have the same boot, and
+        # process numbers of their own.
         return f"{boot}/{os.readlink('/proc/self/ns/pid')}/{os.getuid()}"
     except OSError:
         return ""

@@ -209,6 +209,7 @@ class _NodeLoop:
             ],
         )
         try:
+            # A node by itself would go on looking for the head that is gone.
             while made.is_running and not self._is_stopped.wait(_PAUSE):
                 if not node.is_listening(chief_host, chief_port):
                     return

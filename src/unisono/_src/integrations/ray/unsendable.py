@@ -49,6 +49,7 @@ def _find(
         found = _find(below, child, dump, seen)
         if found is not None:
             return found
+    # None of its parts fails by itself, so it is this object.
     return path, value, told
 
 

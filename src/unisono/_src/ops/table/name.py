@@ -8,6 +8,9 @@ from typing import final
 
 @final
 @dataclasses.dataclass(frozen=True)
+# A row is text, from which `tests.architecture.everyday_names` writes a function into
+# `ops/names`. So the functions have TensorFlow's signatures, which checkers and `help`
+# see, and nothing is made when the package is imported.
 class Name:
     """One of TensorFlow's names, and how it is computed here.
 

@@ -38,6 +38,7 @@ def binary(
     """Returns the row of a function of two arrays of one type."""
     name = path.rpartition(".")[2]
     x, y = (part.partition(":")[0].strip() for part in signature.split(",")[:2])
+    # Folded: `unisono.shape(x)[0] * 2` must stay a number that can be a size.
     call = f'elementwise.apply_binary, "{name}", {fn}, {x}, {y}, kinds.{allowed}'
     return Name(
         path, summary, signature, f"tensors.fold_constants({call})", also=also,

@@ -70,6 +70,8 @@ def _call_uninterrupted(call: Callable[[], None]) -> None:
         thread.start()
         done.wait()
     except BaseException:
+        # The thread has begun, so its end is waited for. Otherwise it finds the
+        # lock taken, and does nothing.
         if not turn.acquire(blocking=False):
             done.wait()
         raise
@@ -86,6 +88,8 @@ def _write_with_orbax(directory: pathlib.Path, arrays: Mapping[str, Any]) -> Non
     path = epath.Path(directory)
     try:
         handler.save(path, args=ocp.args.PyTreeSave(dict(arrays)))
+        # It merges the files that Orbax' processes write;
+        # without it nothing can be read.
         handler.finalize(path)
     finally:
         handler.close()
@@ -149,5 +153,6 @@ def _part_key(index: Any) -> tuple[Any, ...]:
 def _assemble(sharding: Any, shape: tuple[int, ...], parts: Any) -> jax.Array:
     """Returns an array made of the parts that were read, each on its devices."""
     held = sharding.addressable_devices_indices_map(shape)
+    # A part that several devices hold is read once, and put on each.
     pieces = [jax.device_put(parts[_part_key(i)], device) for device, i in held.items()]
     return jax.make_array_from_single_device_arrays(shape, sharding, pieces)

@@ -147,6 +147,7 @@ class Checkpoint(deferred_restore.Noticing):
         """Returns the slots of the objects to save, by name."""
         found: dict[str, state_slots.StateSlot] = {}
         if self._root is not None:
+            # The root's children come first: an attribute of the same name wins.
             found |= state_slots.child_slots(
                 self._root, state_slots.fixed_slot(self._root)
             )
@@ -230,6 +231,7 @@ class Checkpoint(deferred_restore.Noticing):
         Returns:
             The path of the checkpoint.
         """
+        # Counted before, because the counter is part of what is saved.
         path = path_of(self._count(1))
         try:
             rest = self._write(path, options, is_step=True, then=then)
@@ -293,6 +295,9 @@ class Checkpoint(deferred_restore.Noticing):
             them, and the function does nothing.
         """
         self._wait(options.wait_seconds)
+        # First the meeting, in which the values are taken, and then the writing,
+        # which needs only what was taken; so that the second can go on in a thread,
+        # and the program with its steps.
         target = snapshot.absolute_path(path)
         meeting = worker_meeting.Meeting("a save of a checkpoint", str(target))
         with meeting.share_failure():
@@ -325,6 +330,7 @@ class Checkpoint(deferred_restore.Noticing):
         if not _is_async(options):
             store()
             return finish
+        # The meeting stays open meanwhile: it ends in `snapshot.store`.
         self._background.start(store_and_finish, path, options.wait_seconds)
         return lambda: None
 
@@ -435,6 +441,7 @@ class Checkpoint(deferred_restore.Noticing):
         if made is None:
             return status.InitializationOnlyStatus()
         if self._restoration is not None:
+            # Only now: if the new restore has raised, the older one goes on.
             # Objects that appear later get their values from the newer checkpoint.
             self._restoration.is_over = True
         self._restoration = made

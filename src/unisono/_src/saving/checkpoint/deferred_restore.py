@@ -28,12 +28,14 @@ class Noticing:
 def _make_watching_subclass(cls: Any) -> type:
     """Returns a subclass that notices attributes and looks like the class itself."""
     fields = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
+    # `type(obj).__name__`, `repr` and `isinstance` tell no difference.
     return type(cls.__name__, (Noticing, cls), {**fields, "_unisono_class": cls})
 
 
 def _reacts_to_subclasses(cls: type) -> bool:
     """Whether a class runs code of its own when it gets a subclass."""
     # The last class of the order is `object`, which every class inherits from.
+    # Registries, for instance, would list the subclass as one of the program's.
     return any("__init_subclass__" in vars(c) for c in cls.__mro__[:-1])
 
 

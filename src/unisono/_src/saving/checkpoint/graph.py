@@ -54,6 +54,8 @@ class Found:
 
 
 def _escape(name: str) -> str:
+    # TensorFlow's escapes, in this order: "/" separates the names of a key, and
+    # ".S" must not come from a dot.
     return name.replace(".", "..").replace("/", ".S")
 
 
@@ -74,6 +76,7 @@ def walk(root: Any) -> list[Found]:
         for name, slot in state_slots.child_slots(parent.obj, parent.slot).items():
             child = slot.get()
             kind = state_slots.leaf_kind(child)
+            # An object that is found twice is one node with two parents.
             known = numbers.get(id(child)) if kind != manifest.PLAIN else None
             if known is None:
                 known = len(found)

@@ -300,7 +300,9 @@ class CheckpointManager:
         """
         meeting = worker_meeting.Meeting("a look for the latest checkpoint")
         with meeting.share_failure():
+            # Only the chief looks: every file is read to be verified.
             own = self.latest_checkpoint if worker_meeting.is_writer() else None
+        # The name alone: workers may see the directory under different paths.
         name = meeting.broadcast_from_chief(os.path.basename(own or ""))
         meeting.end()
         return os.path.join(self._directory, name) if name else None
@@ -331,6 +333,8 @@ class CheckpointManager:
     def _remove_old(self, most: int) -> None:
         """Removes all but the newest checkpoints, or keeps one forever if it is due."""
         kept = self._read_kept()
+        # Written before anything is removed, since the time counts from the oldest
+        # checkpoint, which may be removed now.
         if self._hours and not (self._absolute_path / _KEPT_FILE).exists():
             self._write_kept(kept)
         found = [(p, h) for p, h in self._list_own() if p.name not in kept["paths"]]

@@ -107,7 +107,7 @@ def read_usable(directory: pathlib.Path) -> manifest.Manifest:
 
 @functools.lru_cache(256)
 def _check_key(impl: str, shape: tuple[int, ...], dtype: str) -> None:
-    """Raises unless numbers of a shape and type are random keys of a kind."""
+    """Raises unless numbers of a shape and type can be random keys of a kind."""
     numbers = jax.ShapeDtypeStruct(shape, array_types.parse(dtype))
     jax.eval_shape(lambda x: jax.random.wrap_key_data(x, impl=impl), numbers)
 
@@ -132,6 +132,7 @@ def _own_data(entry: Entry) -> Any:
     if not entry.is_by_worker:
         return found
     index = process_group.current().index
+    # `can_take` asks before `check` has compared the numbers of workers.
     return found[index if index < len(found) else 0]
 
 
@@ -155,6 +156,7 @@ def choose_sharding(entry: Entry, obj: Any) -> Any:
     if sharding is not None and not sharding.is_fully_replicated:
         return sharding
     if sharding is None:
+        # That of the default device, which `jax.default_device` may have changed.
         return jnp.zeros(()).sharding
     device = min(sharding.addressable_devices, key=lambda d: d.id)
     return jax.sharding.SingleDeviceSharding(device)
@@ -241,6 +243,7 @@ def assign(variable: Variable, value: Any) -> None:
     function is traced the value replaces the initial one.
     """
     cell = variable.state_cell
+    # A variable that a function makes while it is traced, and which has no array yet.
     if cell.array is None and frames.frame().is_compiled:
         if _is_divided(variable):
             value = (value / cell.copies).astype(cell.dtype)

@@ -60,6 +60,11 @@ class _Match(NamedTuple):
 
 
 @final
+# The life of a restoration: it matches saved nodes with objects by name from the root,
+# checks and reads everything, and only then changes objects. Names that no object has
+# stay as gaps. A gap is closed when its attribute is set (`deferred_restore`), when a
+# library's object is built (`look_again`), or by the next save, sync or question. A
+# later restore of the same checkpoint object ends it.
 class Restoration:
     """The restore of one checkpoint, which goes on as objects appear.
 
@@ -110,6 +115,7 @@ class Restoration:
         self.gaps: list[_Gap] = []
         here = state_slots.fixed_slot(root)
         try:
+            # The root belongs in a gap of its own, without an owner or a name.
             self._bind(here, _Gap(_Owner(None, here), "", 0))
             # Restoring can make new objects, such as the state of an optimizer.
             self.restore_new_objects()
@@ -135,6 +141,7 @@ class Restoration:
         missing: list[_Gap] = []
         bound: dict[int, Any] = {}
         seen: set[tuple[int, int]] = set()
+        # Breadth first, as `graph.walk` has numbered the nodes.
         queue = collections.deque([(slot, gap)])
         while queue:
             where, at = queue.popleft()
@@ -164,6 +171,7 @@ class Restoration:
 
         Children without a slot are added to `missing`.
         """
+        # An older restoration may wait for the same names; this one takes them over.
         deferred_restore.forget(owner.obj)
         keeper = library_hooks.keeper_of(owner.obj)
         if keeper is not None:
@@ -203,6 +211,7 @@ class Restoration:
         ):
             return None
         if type(obj) is dict:
+            # Exactly a dict: a subclass may compute or refuse its entries.
             return StateSlot(lambda: None, lambda value: obj.__setitem__(name, value))
         if deferred_restore.accepts_attribute(obj, name):
             return state_slots.attribute_slot(obj, name)
@@ -214,6 +223,7 @@ class Restoration:
         """Checks every match, reads every array, then changes every object."""
         for match in matches:
             restore_values.check(match.key, match.entry, match.slot.get())
+        # What this process restores, and what servers read themselves.
         here = [m for m in matches if _find_remote(m) is None]
         there = [m for m in matches if _find_remote(m) is not None]
         if there:
@@ -264,6 +274,7 @@ class Restoration:
 
         def read(version: one_version.Version) -> dict[str, Any]:
             found = array_io.read(version.path / manifest.ARRAYS, wanted, shardings)
+            # Caught in `_use_version`, which says that it was replaced.
             if not version.is_trustworthy:
                 raise errors.NotFoundError(self.path)
             return found
@@ -301,6 +312,9 @@ class Restoration:
         try:
             if version is None:
                 version = one_version.Version(self.path)
+                # An object that appears later must get a value of the same
+                # checkpoint, not of another that has its name by now. Its files
+                # were verified the first time.
                 if manifest.read(version.path).digest != self.manifest.digest:
                     raise errors.NotFoundError(self.path)
             return use(version)
@@ -335,6 +349,7 @@ class Restoration:
             is_meant = owner is None or (obj is owner and gap.name == name)
             if self.is_over or obj is None or not is_meant:
                 continue
+            # The slot is looked up anew: the object below it may be another one now.
             held = state_slots.child_slots(obj, slot).get(gap.name)
             if held is None:
                 continue

@@ -104,6 +104,8 @@ class HeldState:
         for obj in objects:
             for cell in _cells(obj):
                 by_group.setdefault(cell.home.group, []).append(cell)
+                # Small values come with the answer; large ones
+                # stay and are written there.
                 if find_remote(obj) is None:
                     small.add(cell)
         try:

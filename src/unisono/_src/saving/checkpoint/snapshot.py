@@ -102,6 +102,9 @@ def take(
     Raises:
         WorkerMismatchError: the workers have different objects below `root`.
     """
+    # In five parts: the graph of objects; do all workers have the same one; the states
+    # that other threads must give, without the lock; all other values, under the lock,
+    # so that they are of one moment; and what differs between workers.
     entries: dict[str, Entry] = {}
     stored: dict[str, Any] = {}
     # A step in another thread would donate, and so delete, the arrays that are read
@@ -117,6 +120,7 @@ def take(
             if item.kind == manifest.STATE and state_slots.needs_other_threads(item.obj)
         }
     with leave_scopes(), storage.LOCK:
+        # Servers hold their values of this moment; they are written later.
         held = server_values.HeldState([item.obj for item in found])
         with server_values.release_on_error(held):
             for item in found:
@@ -132,6 +136,7 @@ def take(
             marks = {i.key: getattr(i.obj, "_checkpoint_mark", None) for i in found}
             entries |= _entries_by_worker(entries, marks, meeting)
     nodes = tuple(manifest.ObjectNode(item.children, item.key) for item in found)
+    # Until now an array has a name of its own; small ones get a place in a pack.
     packed = packing.assign(entries)
     arrays = {packed[k].place: stored[e.file] for k, e in entries.items() if e.file}
     return Snapshot(nodes, packed, arrays, held)
@@ -169,6 +174,7 @@ def _check_same_copies(
     for item in found:
         entry = entries.get(item.key or "")
         if entry is not None and entry.file and _is_mirrored(item.obj):
+            # The bits, because NaN differs from itself and 0.0 equals -0.0.
             bits = np.ascontiguousarray(stored[entry.file]).reshape(-1).view(np.uint8)
             own[item.key] = zlib.crc32(bits.data)
     texts = meeting.gather(json.dumps(own))
@@ -262,6 +268,7 @@ def _make_entry(
     elif isinstance(array, library_hooks.Held):
         array = array.read(is_detached)
     elif is_detached:
+        # An array that is no variable's may be donated by the program, or written to.
         array = jnp.copy(array) if isinstance(array, jax.Array) else array.copy()
     kind, impl = item.kind or "", ""
     if collectives.is_key(array):
@@ -273,6 +280,7 @@ def _make_entry(
             f"checkpoint; expected one of {', '.join(array_types.KNOWN)}."
         )
     shape = tuple(int(n) for n in array.shape)
+    # An array without elements has no file: its shape says all.
     name = name if array.size else ""
     return Entry(kind, shape, array_types.name(array.dtype), name, impl), array
 
@@ -347,6 +355,7 @@ def _store_with_retry(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -
 
 def _store(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
     """Writes a snapshot to a draft and commits it."""
+    # Before the arrays are written, which can take long; `commit` asks again.
     checkpoint_directory.check_free(target)
     if target.parent.is_dir():
         checkpoint_directory.sweep(target.parent)
@@ -370,9 +379,12 @@ def fill(directory: pathlib.Path, snapshot: Snapshot, header: manifest.Header) -
     _check_space(directory, snapshot)
     where = directory / manifest.ARRAYS
     small = {e.place for e in snapshot.entries.values() if e.at is not None}
+    # In one call: the copies from the devices run at the same time.
     on_host = jax.device_get({k: a for k, a in snapshot.arrays.items() if k in small})
     packs = packing.make_packs(snapshot.entries, snapshot.arrays | on_host)
     remote = {k: x for k, x in packs.items() if isinstance(x, server_values.Remote)}
+    # The order is that of safety: arrays, flushed and opened again; their checksums;
+    # the manifest, which makes it a checkpoint; and the directory.
     array_io.write(where, {k: x for k, x in packs.items() if k not in remote})
     snapshot.held.write(where, remote)
     checksummed_files.flush(where)
@@ -384,6 +396,7 @@ def fill(directory: pathlib.Path, snapshot: Snapshot, header: manifest.Header) -
         header, snapshot.nodes, snapshot.entries, sums, snapshot.held.closures
     )
     manifest.write(directory, made)
+    # It parses what it has written: what this release refuses must not be committed.
     manifest.read(directory)
     checksummed_files.flush_one(directory)
 

@@ -27,6 +27,8 @@ from unisono._src.state.variables import Variable
 # The attribute in which an object holds the restorations of attributes it lacks so far.
 PENDING_ATTRIBUTE = "_unisono_pending"
 
+# A program's own object is walked into, attribute by attribute. In an object of a
+# library that would find caches, locks and settings.
 # The attributes of objects of these packages, and of the standard library, are not
 # looked into.
 _LIBRARIES = frozenset(
@@ -114,6 +116,7 @@ def as_stateful(obj: Any) -> Stateful | None:
         return Stateful(
             lambda: source.state, lambda state: setattr(source, "state", state)
         )
+    # Both kinds of generators tell a state of plain data, under other names.
     if isinstance(obj, random.Random):
         return Stateful(obj.getstate, obj.setstate)
     if isinstance(obj, _NEVER_STATE):
@@ -199,6 +202,7 @@ def child_slots(obj: Any, slot: StateSlot) -> dict[str, StateSlot]:
 def replace_library_variable(slot: StateSlot) -> StateSlot:
     """Returns a slot; for a library's variable, one with its `Held` wrapper."""
     found = _find_state(slot.get())
+    # Such a variable is never replaced in its slot: Keras holds it in many places.
     return fixed_slot(found) if isinstance(found, library_hooks.Held) else slot
 
 

@@ -95,9 +95,13 @@ class Meeting:
         self.details = [detail]
         if self._group.size == 1:
             return
+        # A step in the guard's count: a worker that does something
+        # else is found (decision 0013).
         watchdog.enter(what)
         # Before the workers meet, so that each finds the records of all afterwards.
         watchdog.publish()
+        # The oldest meeting that is still open here. What is older than that on every
+        # worker is over for all, and its notes can go.
         first = _MEETINGS.enter(self._number)
         with self.share_failure():
             notes = self._exchange([what, first, detail], _COME_SECONDS)
@@ -140,6 +144,7 @@ class Meeting:
     def gather(self, text: str, seconds: float = _COME_SECONDS) -> list[str]:
         """Returns the texts of all workers; equal texts are compared by digest only."""
         mark = hashlib.sha256(text.encode()).hexdigest()
+        # Most often all texts are equal, and one short note tells so.
         marks = self._exchange([mark, len(text)], seconds)
         if all(m == marks[0] for m in marks):
             return [text] * len(marks)

@@ -43,6 +43,8 @@ def hold_single_copies(variables: Any) -> Iterator[None]:
                 )
                 one.array, one.aggregation = value, cell.aggregation
                 before.append((v, cell))
+                # Functions read a variable through its cell, so that
+                # they find the single copy.
                 v.state_cell = one
         yield
     finally:
@@ -145,6 +147,7 @@ class FunctionExporter:
         Returns:
             The result, and the new values of the variables it sets.
         """
+        # Read here and not before: `hold_single_copies` has replaced the cells.
         cells = [v.state_cell for v in self._variables]
         frame = function_frame.FunctionFrame(cells, weights, kept)
         with ambient.push(state=frame):
@@ -162,7 +165,7 @@ class FunctionExporter:
 
 
 def _serialize(exported: export.Exported) -> bytes:
-    """Returns a program with that of its gradient, or without if it has none."""
+    """Returns a program as bytes, with the program of its gradient if it has one."""
     try:
         return bytes(exported.serialize(vjp_order=1))
     except _FAILURES:  # An operation cannot be differentiated, or not exported so.
@@ -186,7 +189,9 @@ def _to_abstract(signature: tuple[Any, ...], is_one_batch: bool = False) -> Any:
         signature: the specs of the arguments.
         is_one_batch: whether all first axes that are None have the same size.
     """
+    # One scope for all arguments: JAX compares symbolic sizes within a scope only.
     scope = export.SymbolicScope()
+    # Each open size gets a name of its own, so that all may differ.
     count = iter(range(10_000))
 
     def size(axis: int, n: int | None) -> str:

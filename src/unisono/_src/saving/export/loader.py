@@ -147,6 +147,8 @@ class LoadedFunction:
                 for x, aval in zip(leaves, wanted, strict=True)
             ]
         given = jax.tree.unflatten(tree, leaves)
+        # A program cannot change variables: it takes all of them,
+        # and returns those it has set.
         result, new = self._run(weights, *given)
         for position, value in zip(self._saved.writes, new, strict=True):
             self._variables[position].assign(value, read_value=False)
@@ -329,6 +331,8 @@ def load(
     files = one_version.read(directory, _read_files)
     about = files.about
     functions: dict[int, dict[str, LoadedFunction]] = collections.defaultdict(dict)
+    # The objects need the dicts of their functions, and the functions the variables of
+    # the objects: the dicts are made first and filled below.
     made = _Builder(directory, about, files.entries, files.read, functions).build()
     root = made[0]
     signatures: dict[str, LoadedSignature] = {}
@@ -414,6 +418,8 @@ def _read_program(directory: pathlib.Path, saved: SavedFunction) -> export.Expor
     path = directory / model_description.FUNCTIONS / saved.file
     try:
         found = export.deserialize(bytearray(path.read_bytes()))
+        # The text is what is compiled, so it cannot hide a call. The gradient is a
+        # program of its own and is searched, too.
         text = found.mlir_module()
         if found.has_vjp():
             text += found.vjp().mlir_module()
@@ -427,6 +433,7 @@ def _read_program(directory: pathlib.Path, saved: SavedFunction) -> export.Expor
                 path, f"its program calls {target!r}, which is not mathematics"
             )
     here = jax.default_backend()
+    # JAX calls the backend "gpu", and programs are exported for one maker of GPUs.
     names = {"gpu": {"cuda", "rocm"}}.get(here, {here})
     if not names & set(found.platforms):
         raise errors.FailedPreconditionError(

@@ -123,6 +123,7 @@ def read(directory: pathlib.Path) -> ModelDescription:
 def _parse_item(fields: dict[str, Any], count: int) -> Item:
     """Returns an object's description; any exception means that it is malformed."""
     found = Item(**fields)
+    # Leaves, and only they, have a value.
     if found.kind not in _KINDS or (found.kind == LEAF) != (found.key is not None):
         raise ValueError(f"an object is of unknown kind {found.kind!r}")
     if not (found.key is None or isinstance(found.key, str)):

@@ -112,6 +112,8 @@ def save(
     with snapshot.leave_scopes():
         meeting = worker_meeting.Meeting("a save of a model", str(target))
         with meeting.share_failure():
+            # The numbers of this list name the objects from here on: in the variables,
+            # the functions and the description.
             found = graph.walk(obj)
             _check_root(found[0])
             with contextlib.ExitStack() as stack:
@@ -190,6 +192,7 @@ def _export_functions(
         for exporter in made:
             exporter.run()
         models, without = _export_library_models(found, variables, made, options)
+    # The functions of the root, which is number 0.
     own = [e for e in [*made, *models] if e.places[0][0] == 0]
     # TensorFlow's default signature: that of a Keras model, or the only function.
     default = [e for e in own if e in models] or own
@@ -223,6 +226,7 @@ def _export_library_models(
     seen: list[tuple[str, ...]] = []
     for number, item in enumerate(found):
         keeper = library_hooks.keeper_of(item.obj) if item.kind is None else None
+        # A layer of a model that is exported needs no program of its own.
         if keeper is None or any(item.path[: len(p)] == p for p in seen):
             continue
         is_required = number == 0 and not others
@@ -295,7 +299,7 @@ def _list_signatures(given: Any) -> Iterator[tuple[None, str, Any]]:
 
 
 def _make_function(concrete: ConcreteFunction) -> Any:
-    """Returns a function of those arguments of a concrete one that have arrays."""
+    """Returns a function of the arguments of a concrete one that have arrays."""
     wanted = concrete.array_arguments
 
     def call(*given: Any) -> Any:
@@ -321,7 +325,7 @@ def _class_attributes(obj: Any) -> dict[str, Any]:
 
 
 def _describe_object(found: graph.Found, variable: Variable | None) -> Item:
-    """Returns the description of an object that `load` makes it from.
+    """Returns the description from which `load` makes an object.
 
     Args:
         found: the object.

@@ -107,6 +107,8 @@ def write_all(directory: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> None
 
     for name, array in arrays.items():
         spec = row_files.array_spec(directory, name) | {
+            # Zarr would leave out chunks of zeros, and a missing chunk
+            # is an error when it is read.
             "store_data_equal_to_fill_value": True
         }
         # One chunk per array, not compressed, as `_check` demands.

@@ -63,6 +63,8 @@ class Draft:
             with contextlib.suppress(OSError):
                 # Some file systems have no locks. `sweep` cannot lock there either and
                 # leaves every hidden directory alone.
+                # It waits: another process may be sweeping the new
+                # directory, which had no lock yet.
                 fcntl.flock(self._lock, fcntl.LOCK_EX)
             if self.directory.exists():
                 break
@@ -96,6 +98,7 @@ class Draft:
             aside = _hidden_path(self.target)
             os.rename(self.target, aside)
             os.rename(self.directory, self.target)
+            # The older version has the hidden name now, which `close` removes.
             os.rename(aside, self.directory)
 
     def close(self) -> None:
@@ -168,6 +171,7 @@ def remove(path: pathlib.Path) -> None:
     try:
         if hidden != path:
             os.rename(path, hidden)
+        # A reader that opened it under its old name still holds it.
         with _lock(hidden) as is_free:
             if is_free:
                 shutil.rmtree(hidden)
@@ -233,7 +237,7 @@ class _ThisJob:
 
 
 def note_seen(directory: pathlib.Path) -> None:
-    """Records that this process goes on from a directory's checkpoints of now."""
+    """Records that this process goes on from the checkpoints that are there now."""
     _ThisJob.seen[directory] = _find_newest_time(directory)
 
 
@@ -245,6 +249,8 @@ def check_alone(target: pathlib.Path) -> None:
     Raises:
         SaveError: another job has.
     """
+    # Older checkpoints are of a run before, and those that were there when this one
+    # restored are what it goes on from.
     known = max(_ThisJob.began, _ThisJob.seen.get(target.parent, 0))
     stem = target.name.rpartition("-")[0]
     for path, header in _headers(target.parent, is_quiet=True):
@@ -331,6 +337,7 @@ def find_latest(
                 is_any_gone = is_any_gone or not path.exists()
                 continue
             return path
+        # Otherwise the list is out of date, and is read anew.
         if not is_any_gone:
             break
         # A manager has removed it since, after it had saved a newer one.

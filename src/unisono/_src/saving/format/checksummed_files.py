@@ -21,6 +21,7 @@ def checksum(path: pathlib.Path) -> File:
     """Returns size and CRC-32 of a file."""
     crc = size = 0
     buffer = memoryview(bytearray(_CHUNK_BYTES))
+    # Straight into the one buffer, without Python's own in between.
     with open(path, "rb", buffering=0) as file:
         while count := file.readinto(buffer):
             crc = zlib.crc32(buffer[:count], crc)

@@ -231,6 +231,7 @@ def read_header(directory: pathlib.Path) -> Header:
     """
     path = directory / NAME
     with open(path, "rb") as file:
+        # The first line is the digest, which only a reader of the whole can compare.
         file.readline(_MAX_HEADER_BYTES)
         return _parse_header(path, file.readline(_MAX_HEADER_BYTES))
 
@@ -315,6 +316,8 @@ def join_packs(entries: dict[str, Entry]) -> dict[str, Entry]:
         (e for e in entries.values() if e.file), key=lambda e: (e.file, e.at or 0)
     ):
         start = 0 if entry.at is None else entry.at
+        # In the order of their beginnings, so that each must
+        # begin behind the one before.
         if start < ends.get(entry.file, 0) or (entry.at is None and entry.file in ends):
             raise ValueError("two entries share one array")
         ends[entry.file] = start + entry.nbytes
@@ -347,6 +350,7 @@ def _parse_entry(key: str, fields: dict[str, Any]) -> Entry:
         raise ValueError(f"{key} is of unknown kind {kind!r}")
     if kind not in _ARRAY_KINDS:
         value, by_worker = fields["value"], fields.get("by_worker", False)
+        # Only to see whether it can be decoded; the encoded value is kept.
         plain_data.decode(value)
         if type(by_worker) is not bool or (by_worker and not isinstance(value, list)):
             raise ValueError(f"{key} differs between workers, but has one value")
@@ -354,6 +358,7 @@ def _parse_entry(key: str, fields: dict[str, Any]) -> Entry:
     size = array_types.count(fields["shape"])
     array_types.parse(fields["dtype"])
     file, impl = fields["file"], fields.get("impl", "")
+    # So no name can lead out of the directory.
     is_name = isinstance(file, str) and (not file or file.isalnum())
     if not is_name or bool(file) != bool(size):
         raise ValueError(f"{key} is stored under the odd name {file!r}")

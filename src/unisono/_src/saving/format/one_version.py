@@ -74,6 +74,7 @@ class Version:
         except OSError:
             return False
         own = os.fstat(self._handle)
+        # The number cannot have been given to another directory: this one is held open.
         return (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
 
     @property
@@ -84,6 +85,7 @@ class Version:
     def raise_named(self, error: Exception) -> NoReturn:
         """Raises an error of reading with the directory's own name in its message."""
         text = str(error)
+        # Not within a longer number: /proc/self/fd/1 is no part of /proc/self/fd/12.
         pattern = re.escape(str(self.path)) + r"(?!\d)"
         named = re.sub(pattern, lambda _: str(self.directory), text)
         if named == text or not isinstance(error, _READ_ERRORS):

@@ -23,7 +23,7 @@ _ALIGNMENT_BYTES = 16
 
 
 def assign(entries: dict[str, Entry]) -> dict[str, Entry]:
-    """Returns entries of which those of small arrays have places in packs.
+    """Returns the entries; small arrays have places in packs.
 
     A single small array is not worth a pack.
     """
@@ -75,6 +75,7 @@ def pack_entry(entry: Entry) -> Entry:
 def take_out(entry: Entry, pack: np.ndarray) -> np.ndarray:
     """Returns a copy of an array in a pack."""
     assert entry.at is not None
+    # A view would keep the whole pack in memory.
     data = pack[entry.at : entry.at + entry.nbytes].copy()
     found: np.ndarray = data.view(array_types.parse(entry.dtype)).reshape(entry.shape)
     return found
