@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from unisono._src.execution import (
+    callback_turns,
     inlining,
     profile_names,
     program_checks,
@@ -208,6 +209,8 @@ class Program:
             # A donated array is gone. So cells whose arrays others may hold get copies
             # first; the clock tells whether there can be any.
             if self._clock != _clock.escapes:
+                # A program with callbacks has made its arrays escape if one runs.
+                callback_turns.wait_for_turn(self.name)
                 mirroring.unescape(self.donated)
                 mirroring.settle(self.kept)
                 self._clock = _clock.escapes
@@ -294,20 +297,43 @@ class Program:
         return self._call(leaves)
 
     def _call_carefully(self, leaves: list[Any]) -> Any:
-        """Call a program with callbacks; store its results if all of it succeeds."""
-        # Nothing is donated, so a callback that raises leaves the old arrays in place.
-        mirroring.settle([*self.donated, *self.kept])
-        donated = [c.array for c in self.donated]
-        kept = [c.array for c in self.kept]
-        donated, kept, leaves = self._place_inputs(donated, kept, leaves)
-        program_checks.clear()
-        new, flat = jax.block_until_ready(self._jitted(donated, kept, leaves))
-        # Arrays may be ready before the callbacks have run.
-        jax.effects_barrier()
-        program_checks.raise_failure()
-        for cell, array in zip(self.written, new, strict=True):
-            cell.array = array
-        self._bring_home()
+        """Call a program with callbacks; store its results if all of it succeeds.
+
+        Raises:
+            RuntimeError: other code has changed a variable that the program writes.
+        """
+        with callback_turns.take_turn(self.name):
+            cells = [*self.donated, *self.kept]
+            with _lock:
+                mirroring.settle(cells)
+                donated, kept = (
+                    list(map(_ARRAY, self.donated)),
+                    list(map(_ARRAY, self.kept)),
+                )
+                before = list(map(_ARRAY, self.written))
+                # Nothing is donated, so a callback that raises leaves the old arrays in
+                # place. Nor may a step that a callback calls donate them meanwhile.
+                kept_back = [c for c in cells if not c.escaped]
+                for cell in cells:
+                    cell.escape()
+                clock = _clock.escapes
+            donated, kept, leaves = self._place_inputs(donated, kept, leaves)
+            program_checks.clear()
+            new, flat = jax.block_until_ready(self._jitted(donated, kept, leaves))
+            # Arrays may be ready before the callbacks have run.
+            jax.effects_barrier()
+            program_checks.raise_failure()
+            with _lock:
+                for cell, array in zip(self.written, before, strict=True):
+                    if cell.array is not array:
+                        raise _changed_meanwhile_error(self.name, cell)
+                for cell, array in zip(self.written, new, strict=True):
+                    cell.array = array
+                if _clock.escapes == clock:
+                    # Nobody else took an array, so the next step need not copy any.
+                    for cell in kept_back:
+                        cell.escaped = False
+                self._bring_home()
         return self._collect(flat)
 
     def _call_with_servers(self, leaves: list[Any]) -> Any:
@@ -400,6 +426,17 @@ class Program:
         if self._must_place:
             donated, kept, leaves = self._place_inputs(donated, kept, leaves)
         return self._lower(donated, kept, leaves)
+
+
+def _changed_meanwhile_error(name: str, cell: Cell) -> RuntimeError:
+    """Return the error for a change that storing a program's results would undo."""
+    return RuntimeError(
+        f"The variable '{cell.name}' was changed while '{name}' ran, by a callback of "
+        f"it or by another thread, and '{name}' writes it too. A step that calls "
+        "Python, as unisono.print, assertions and numpy_function do, stores its "
+        "results at its end, which would undo that change; it has stored nothing. "
+        "Assign the variable in the step alone, or after it."
+    )
 
 
 def _gather_if_needed(cell: Cell, array: Any, found: TracedFunction) -> Any:
