@@ -351,12 +351,17 @@ def local_in_functions(s, w):
     return plain(step(jnp.float32(10.0)))
 
 
+def draw(key):
+    return jax.random.uniform(key, (2,))
+
+
 def captured_in_functions(s, w):
     """Arrays and batches of a worker that a function captures."""
     rows = np.arange(8.0, dtype=np.float32)
     dataset = tf.data.Dataset.from_tensor_slices(rows).batch(8)
     batch = next(iter(s.experimental_distribute_dataset(dataset)))
     own = jnp.full(2, 1.0 + w)
+    key = jax.random.key(w)
     more = tf.data.Dataset.from_tensor_slices(np.arange(32.0)).batch(8)
     iterator = iter(s.experimental_distribute_dataset(more))
 
@@ -370,6 +375,7 @@ def captured_in_functions(s, w):
         "traced": take_two.experimental_get_tracing_count(),
         "array": local(s, tf.function(lambda: s.run(_total, args=(own,)))()),
         "scaled": local(s, tf.function(lambda: s.run(lambda: _total(own * 2.0)))()),
+        "drawn": local(s, tf.function(lambda: s.run(lambda: _total(draw(key))))()),
         "mean": plain(tf.function(lambda: s.reduce("MEAN", own, None))()),
         "number": attempt(tf.function(lambda: s.reduce("MEAN", 1.0 + w, None))),
         "loss": attempt(tf.function(lambda: s.reduce("MEAN", own[0], None))),

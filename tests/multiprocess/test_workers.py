@@ -1,5 +1,6 @@
 """Several workers give the numbers of one process with as many replicas."""
 
+import jax
 import pytest
 
 import unisono
@@ -205,12 +206,15 @@ def test_functions_combine_what_each_worker_has_captured(group):
     workers, k = len(group.workers), group.devices
     total = 2.0 * sum(1.0 + w for w in range(workers)) * k
     mean = 1.0 + (workers - 1) / 2
+    keys = map(jax.random.key, range(workers))
+    drawn = sum(float(scenarios.draw(key).sum()) for key in keys) * k
     for told in group.call("captured_in_functions"):
         assert told["batch"] == [28.0] * k
         assert told["taken"] == [[x] * k for x in (28.0, 92.0, 156.0, 220.0)]
         assert told["traced"] == 1
         assert told["array"] == [total] * k
         assert told["scaled"] == [2.0 * total] * k
+        assert told["drawn"] == pytest.approx([drawn] * k)
         assert told["mean"] == [mean, mean]
         assert told["number"] == told["loss"] == ["ok", mean]
 

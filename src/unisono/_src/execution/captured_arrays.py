@@ -9,7 +9,6 @@ import jax
 import numpy as np
 
 from unisono._src.machines import topology
-from unisono._src.values import collectives
 
 
 @final
@@ -47,4 +46,4 @@ class Constants:
 def _is_input(x: Any, mesh: topology.Topology) -> bool:
     """Whether a constant of a program on `mesh` becomes an input of it."""
     is_array = isinstance(x, (jax.Array, np.ndarray))
-    return mesh.is_spread and is_array and not collectives.is_key(x)
+    return mesh.is_spread and is_array
