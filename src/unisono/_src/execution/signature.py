@@ -351,7 +351,7 @@ def _apply_spec(value: Any, spec: Any, where: str) -> Any:
     if spec.dtype.kind == "O":
         value = np.asarray(value, object)
     elif not isinstance(value, jax.Array):
-        value = jnp.asarray(value, jax_types.usable(spec.dtype))
+        value = jnp.asarray(value, jax_types.usable_type(spec.dtype))
     if not spec.is_compatible_with(value):
         raise TypeError(
             f"{where} of shape {value.shape} and type {value.dtype} does not match the "

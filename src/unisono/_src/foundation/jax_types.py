@@ -22,14 +22,14 @@ _LIBRARIES = tuple(
 )
 
 
-def usable(dtype: Any) -> Any:
+def usable_type(dtype: Any) -> Any:
     """Returns the type that JAX uses for a wanted type.
 
     Without JAX's 64-bit types this is another one for `int64` and `float64`. JAX would
     warn about that at a line of this library; the warning here names the user's line.
 
     >>> import numpy as np
-    >>> usable(np.float32) is np.float32
+    >>> usable_type(np.float32) is np.float32
     True
     """
     # JAX chooses the size for Python's types, as NumPy does, without a word.

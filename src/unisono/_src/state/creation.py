@@ -90,7 +90,7 @@ def initial_array(
 
 def _as_value(value: Any, dtype: Any, name: str | None) -> Any:
     """Returns `value` as an array of the wanted type, with memory of its own."""
-    dtype = jax_types.usable(dtype)
+    dtype = jax_types.usable_type(dtype)
     if dtype is None:
         value = jnp.asarray(conversion.copy_if_numpy(operand(value)))
     else:

@@ -84,7 +84,7 @@ def _glorot_uniform(name: str, shape: tuple[int, ...], dtype: Any) -> jax.Array:
     fan_out = receptive * (shape or (1,))[-1]
     limit = (6.0 / max(fan_in + fan_out, 1)) ** 0.5
     key = jax.random.key(zlib.crc32(name.encode()))
-    return jax.random.uniform(key, shape, jax_types.usable(dtype), -limit, limit)
+    return jax.random.uniform(key, shape, jax_types.usable_type(dtype), -limit, limit)
 
 
 publish("unisono.compat.v1", get_variable)

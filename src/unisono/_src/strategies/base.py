@@ -355,7 +355,7 @@ class Strategy:
         ('text',)
         """
         found = self._extended._local_results(value)
-        return tuple(host_numbers.with_numpy_inside(x) for x in found)
+        return tuple(host_numbers.to_host_numbers(x) for x in found)
 
     def unwrap(self, value: Any) -> tuple[Any, ...]:
         """Returns `experimental_local_results`; this is its old name.

@@ -63,7 +63,7 @@ def _check_made_in(strategy: Any, node: Any, what: str) -> None:
                 "it. Create the model and its nnx.Optimizer inside "
                 "`with strategy.scope():`."
             )
-            raise errors.see(ValueError(message), "Not created in the scope")
+            raise errors.add_section(ValueError(message), "Not created in the scope")
 
 
 def _reduce_and_update(

@@ -339,6 +339,6 @@ def check_members(model: Any) -> None:
                 "or bring the layer, or the model that it comes from, in with "
                 "strategy.adopt(layer)."
             )
-            raise errors.see(ValueError(message), "Not created in the scope")
+            raise errors.add_section(ValueError(message), "Not created in the scope")
     for variable in _find_training_variables(model):
         _check_free(_find_owner(variable), strategy, variable)
