@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import warnings
-from types import FrameType
 from typing import Any
 
 import jax
@@ -50,8 +50,7 @@ def usable_type(dtype: Any) -> Any:
 
 def _find_user_level() -> int:
     """Returns the `stacklevel` for which a warning of our caller names the user."""
-    level = 1
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    level, frame = 0, inspect.currentframe()
     while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
         level, frame = level + 1, frame.f_back
     return level

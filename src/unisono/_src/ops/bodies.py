@@ -187,7 +187,8 @@ def _check_tapes(consts: Sequence[Any], written: Sequence[Cell], inner: Any) -> 
     for value in consts:
         while isinstance(value, jax_tapes.TapeTracer):
             value = value.primal
-        if getattr(value, "_trace", None) is inner:
+        is_tracer = isinstance(value, jax.core.Tracer)
+        if is_tracer and jax_traces.trace_of(value) is inner:
             names = ", ".join(f"'{c.name}' (created at {c.origin})" for c in written)
             raise RuntimeError(
                 f"A branch or loop body assigns the variable {names} and reads it "

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import re
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -195,8 +195,9 @@ def check_mean(aggregation: VariableAggregation, dtype: Any) -> None:
 
 def find_origin() -> str:
     """Returns file and line of the user's code that is making a variable."""
-    # Python has no public way to look at one frame; `inspect.stack` reads source files.
-    frame = sys._getframe(1)  # noqa: SLF001
+    # Not `inspect.stack`, which reads source files.
+    frame = inspect.currentframe()
+    assert frame is not None
     while frame.f_back is not None:
         module = frame.f_globals.get("__name__", "")
         if module.partition(".")[0] not in _PACKAGES:

@@ -261,8 +261,7 @@ def check_operand(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
     is_here = jax_traces.is_eager(where) or any(where is t for t in traces)
     if is_here and not isinstance(value, jax.core.Tracer):
         return
-    # Like `is_clean`, an attribute that JAX does not make public.
-    if is_here and any(value._trace is t for t in traces):  # noqa: SLF001
+    if is_here and any(jax_traces.trace_of(value) is t for t in traces):
         return
     body = "a function given to jax.lax.scan, cond, while_loop, jax.checkpoint or vmap"
     if not traces:
