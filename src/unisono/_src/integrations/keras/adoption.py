@@ -25,7 +25,7 @@ from keras.src.optimizers import base_optimizer
 from unisono._src.foundation import ambient, errors
 from unisono._src.integrations.keras import variables
 from unisono._src.state import frames
-from unisono._src.strategies import current, default
+from unisono._src.strategies import call_context, current, default
 
 # Under these names a model has its strategy, and the variables that it had found made
 # outside when the scope ended in which it was made.
@@ -183,14 +183,15 @@ def _convert(found: Iterable[Any], strategy: Any) -> bool:
         Whether there were any.
     """
     wanted = {id(v): v for v in found if is_plain(v)}
+    is_default = call_context.is_default(strategy)
     with ambient.push(
-        strategy=None if strategy._is_default else strategy,  # noqa: SLF001
+        strategy=None if is_default else strategy,
         # A plain frame: the code that runs may be a replica, or be traced.
-        mode=ambient.REPLICA if strategy._is_default else ambient.CROSS,  # noqa: SLF001
+        mode=ambient.REPLICA if is_default else ambient.CROSS,
         replica=None,
         port=None,
         copy=None,
-        placement=strategy.extended._placement,  # noqa: SLF001
+        placement=call_context.find_placement(strategy),
         state=None,
     ):
         for variable in wanted.values():

@@ -97,8 +97,9 @@ class DatasetAdapter(data_adapter.DataAdapter):
     def __init__(
         self, source: Any, class_weight: dict[int, float] | None = None
     ) -> None:
-        strategy = ambient.current().strategy
-        is_spread = strategy is not None and _topology(strategy).is_spread
+        frame = ambient.current()
+        strategy, placement = frame.strategy, frame.placement
+        is_spread = placement is not None and placement.topology.is_spread
         if is_spread and isinstance(source, dataset.Dataset):
             source = strategy.experimental_distribute_dataset(source)
         self._source = source
@@ -172,10 +173,6 @@ class DatasetAdapter(data_adapter.DataAdapter):
     @property
     def partial_batch_size(self) -> None:
         """None: the size is not known before the dataset is read."""
-
-
-def _topology(strategy: Any) -> Topology:
-    return strategy.extended._placement.topology  # noqa: SLF001
 
 
 def _is_distributed(source: Any) -> bool:

@@ -12,7 +12,7 @@ from keras.src.backend import KerasTensor
 from keras.src.backend.common import stateless_scope
 from keras.src.optimizers import loss_scale_optimizer
 
-from unisono._src.execution import function, sharded_update
+from unisono._src.execution import contexts, function, sharded_update
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import ReduceOp
 from unisono._src.integrations.keras import server_updates
@@ -39,7 +39,7 @@ def wrap_apply(original: Callable[..., None]) -> Callable[..., None]:
         # cannot be summed; `given` says to which variables the others belong.
         given = [i for i, g in enumerate(grads) if g is not None]
         update = functools.partial(_reduce_and_update, self, original, wanted, given)
-        frame.replica._merge_call(update, args=([grads[i] for i in given],))  # noqa: SLF001
+        contexts.merge_replicas(update, args=([grads[i] for i in given],))
 
     return apply
 

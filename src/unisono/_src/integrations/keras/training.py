@@ -27,7 +27,7 @@ from unisono._src.integrations.keras import (
     workers,
 )
 from unisono._src.machines import topology
-from unisono._src.strategies import default
+from unisono._src.strategies import call_context, default
 
 # Under this name a model has, while a loop runs, the state that its latest step
 # returned.
@@ -159,13 +159,12 @@ def _enter_loop(model: Any) -> Iterator[None]:
         return
     with strategy.scope():
         adoption.bring_in(model)
-        if strategy.extended._placement is None:  # noqa: SLF001
+        placement = call_context.find_placement(strategy)
+        if placement is None:
             yield  # The default strategy has one copy of all, as Keras itself.
             return
         distribution = strategy_distribution.StrategyDistribution(
-            strategy.extended._placement,  # noqa: SLF001
-            variables.adopt,
-            is_training=True,
+            placement, variables.adopt, is_training=True
         )
         with distribution.scope():
             try:
@@ -186,7 +185,7 @@ def wrap_make_function(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def make(self: Any, step_function: Any, *args: Any, **kwargs: Any) -> Any:
         strategy = self.__dict__.get(_STRATEGY)
-        placement = None if strategy is None else strategy.extended._placement  # noqa: SLF001
+        placement = None if strategy is None else call_context.find_placement(strategy)
         if placement is None:
             return original(self, step_function, *args, **kwargs)
         devices = placement.topology

@@ -11,6 +11,7 @@ from keras.src.trainers.data_adapters import array_slicing
 
 from unisono._src.integrations.keras import positions, stops
 from unisono._src.machines.topology import Topology
+from unisono._src.strategies import call_context
 from unisono._src.values import collectives
 from unisono._src.workers import watchdog
 
@@ -34,7 +35,7 @@ def prepare(
     Returns:
         How the workers agree to stop, or None if this is not `fit` on several workers.
     """
-    topology = strategy.extended._placement.topology  # noqa: SLF001
+    topology = call_context.find_placement(strategy).topology
     if (
         topology.is_spread
         and topology.worker != 0
