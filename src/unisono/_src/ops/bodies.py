@@ -21,8 +21,20 @@ from unisono._src.values import jax_tapes, jax_traces
 class Carried(abc.ABC):
     """A base class for objects of arrays that loops and branches give on.
 
-    The class is registered with JAX, which knows its arrays.
+    JAX knows the arrays of its subclasses.
     """
+
+    def __init_subclass__(cls) -> None:
+        jax.tree_util.register_pytree_node(cls, cls._tree_flatten, cls._tree_unflatten)
+
+    @abc.abstractmethod
+    def _tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
+        """Returns the arrays, and what else the object has."""
+
+    @classmethod
+    @abc.abstractmethod
+    def _tree_unflatten(cls, told: Any, children: Any) -> Self:
+        """Returns the object for what `_tree_flatten` has returned."""
 
     @abc.abstractmethod
     def settle(self) -> Self:

@@ -13,7 +13,7 @@ from keras.src.random import seed_generator
 from unisono._src.foundation.public_names import publish
 from unisono._src.integrations.keras import positions, saving, scope
 from unisono._src.saving.checkpoint import checkpoint as checkpoints
-from unisono._src.saving.checkpoint import manager, status, worker_meeting
+from unisono._src.saving.checkpoint import manager, worker_meeting
 
 
 class BackupAndRestore(keras.callbacks.Callback):
@@ -133,8 +133,9 @@ class BackupAndRestore(keras.callbacks.Callback):
                 return False
             # Every value must have found its object, and every object its value. The
             # error below says so; `expect_partial` avoids a warning beside it.
-            restored = self._checkpoint._restoration  # noqa: SLF001
-            status.CheckpointLoadStatus(restored).expect_partial().assert_consumed()
+            restored = checkpoints.last_status(self._checkpoint)
+            assert restored is not None
+            restored.expect_partial().assert_consumed()
         except (AssertionError, ValueError) as error:
             raise ValueError(
                 f"The backup in {self.backup_dir} is not one of this model. Make and "
