@@ -48,9 +48,7 @@ def prepare(
     agreement = stops.Agreement(topology) if topology.is_spread else None
     if agreement is not None or takers:
         adapter = _position_input(given, agreement)
-        for callback in takers:
-            # Private, because users see the callback's class, and it is not for them.
-            callback._take_input(adapter)  # noqa: SLF001
+        positions.give_input(takers, adapter)
     return agreement
 
 
