@@ -1,7 +1,7 @@
 """`Strategy`: the class that a program calls; its `extended` does the work."""
 
-# A strategy calls the methods of its `extended` whose names start with an underscore:
-# programs that write a strategy of their own give them, under TensorFlow's names.
+# As in TensorFlow, what an implementation of a strategy gives are methods of its
+# `extended` whose names start with an underscore, and the strategy calls them.
 # ruff: noqa: SLF001
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """What the integration needs of Keras' private members, all in this module.
 
-Keras has no public way to any of it. Versions 3.13 to 3.15 have these members. Where a
-later one has not, the function that reads it raises `AttributeError` when it is first
-used, and the tests of this folder fail; nothing goes wrong without an error.
+Keras has no public way to any of it. Keras 3.15, with which the tests run, has these
+members. Where another version lacks one that is read, its function raises
+`AttributeError`. One that is only set (`set_first_epoch`, `set_first_value`,
+`give_weights_back`, `set_loop_state`) would have no effect; the tests of backups,
+checkpoints and interrupted loops find that.
 """
 
 # ruff: noqa: SLF001
