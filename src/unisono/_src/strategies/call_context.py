@@ -64,7 +64,7 @@ def scope_of(strategy: Any) -> Iterator[None]:
     if strategy is _Default.strategy or frame.strategy is strategy:
         yield
         return
-    # As they are: every eager call comes here, and a property costs a call.
+    # The fields as they are: every eager call comes here, and a property costs a call.
     extended = strategy._extended  # noqa: SLF001
     with ambient.push(
         strategy=strategy,
