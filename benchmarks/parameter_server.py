@@ -251,7 +251,7 @@ class _Killing:
         self._iterator = iter(self._coordinator.create_per_worker_dataset(make))
 
     def _processes(self) -> list[int]:
-        carrier = self._strategy._carrier
+        carrier = self._strategy._cluster.carrier
         return [carrier.process("worker", i) for i in range(WORKERS)]
 
     def wait_for_workers(self) -> None:
@@ -370,7 +370,7 @@ def _peak(pid: int) -> float:
 
 
 def _moved(strategy: Any, servers: int) -> Any:
-    calls = [strategy._carrier.server(i).call("moved") for i in range(servers)]
+    calls = [strategy._cluster.carrier.server(i).call("moved") for i in range(servers)]
     return np.sum([call.result() for call in calls], axis=0)
 
 

@@ -80,7 +80,7 @@ _lazy_names.install()
 
 # Loaded on first use: not every program reads, saves, launches or computes with these.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names(
+    __getattr__, __dir__ = _lazy_names.make_lookups(
         "unisono",
         {
             **_everyday.PLACES,

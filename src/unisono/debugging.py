@@ -36,7 +36,7 @@ from unisono._src.ops.shape_checks import (
 
 # Tells what to write for TensorFlow's names that are not here.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names("unisono.debugging", {})
+    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.debugging", {})
 
 __all__ = [
     "Assert",

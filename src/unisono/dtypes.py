@@ -27,7 +27,7 @@ from unisono._src.ops.element_types import DType, as_dtype
 
 # Tells what to write for TensorFlow's names that are not here.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names("unisono.dtypes", {})
+    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.dtypes", {})
 
 __all__ = [
     "DType",

@@ -9,6 +9,6 @@ if _typing.TYPE_CHECKING:
     from unisono._src.ops.facades.linalg import *  # noqa: F403
 
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names("unisono.linalg", _everyday.PLACES)
+    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.linalg", _everyday.PLACES)
 
 __all__ = [*_everyday.__all__]

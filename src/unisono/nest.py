@@ -13,7 +13,7 @@ from unisono._src.ops.structures import (
 
 # Tells what to write for TensorFlow's names that are not here.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names("unisono.nest", {})
+    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.nest", {})
 
 __all__ = [
     "assert_same_structure",

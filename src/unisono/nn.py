@@ -10,7 +10,7 @@ if _typing.TYPE_CHECKING:
     from unisono._src.ops.facades.nn import *  # noqa: F403
 
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names("unisono.nn", _everyday.PLACES)
+    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.nn", _everyday.PLACES)
 
 __all__ = [
     "compute_average_loss",

@@ -25,7 +25,7 @@ if _typing.TYPE_CHECKING:
 
 # Keras has the optimizers of TensorFlow; it is loaded on first use.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names(
+    __getattr__, __dir__ = _lazy_names.make_lookups(
         "unisono.optimizers",
         dict.fromkeys(
             (

@@ -50,7 +50,8 @@ def test_errors_name_a_section_that_has_their_cause_and_remedy():
     named = set()
     for path in (ROOT / "src").rglob("*.py"):
         calls = re.findall(
-            r"""\bsee\(\w+Error\(.*\), "(.*?)"\)""", path.read_text("utf-8")
+            r"""\badd_section\(\s*\w+Error\(.*\), "(.*?)"\s*\)""",
+            path.read_text("utf-8"),
         )
         named.update(calls)
     assert "Mixed strategies" in named

@@ -208,7 +208,9 @@ def _is_re_export(node):
             return all(map(_is_re_export, node.body))
         return test == "__name__ == '__main__'"
     if isinstance(node, ast.Assign):
-        if ast.unparse(node).startswith("__getattr__, __dir__ = _lazy_names.names("):
+        if ast.unparse(node).startswith(
+            "__getattr__, __dir__ = _lazy_names.make_lookups("
+        ):
             return True  # Names that are loaded on first use (PEP 562).
         names = [ast.unparse(target) for target in node.targets]
         is_alias = isinstance(node.value, ast.Attribute | ast.Name)

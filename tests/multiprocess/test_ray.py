@@ -399,7 +399,8 @@ def test_a_launched_job_has_a_chief_servers_and_workers(tmp_path):
                 coordinator.schedule(add)
             coordinator.join()
             address = found.cluster_spec().task_address("worker", 0)
-            is_there = strategy._carrier.address("worker", 0).startswith(address)
+            carrier = strategy._cluster.carrier
+            is_there = carrier.address("worker", 0).startswith(address)
             print("total", int(total.numpy()), is_there)
             """
         )

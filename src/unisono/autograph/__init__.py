@@ -12,6 +12,6 @@ from unisono.autograph import experimental
 
 # Tells what to write for TensorFlow's names that are not here.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names("unisono.autograph", {})
+    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.autograph", {})
 
 __all__ = ["experimental", "set_verbosity"]

@@ -7,6 +7,6 @@ from unisono.compat import v1, v2
 
 # Tells what to write for TensorFlow's names that are not here.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names("unisono.compat", {})
+    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.compat", {})
 
 __all__ = ["v1", "v2"]

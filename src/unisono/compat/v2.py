@@ -10,7 +10,7 @@ from unisono._src.state.variables import Variable
 
 # Tells what to write for TensorFlow's names that are not here.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names("unisono.compat.v2", {})
+    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.compat.v2", {})
 
 __all__ = [
     "Variable",

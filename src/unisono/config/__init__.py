@@ -37,7 +37,7 @@ if _typing.TYPE_CHECKING:
 # Loaded on first use: not every program has a TPU, or says how devices are split.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
     _physical = "unisono._src.machines.physical_devices"
-    __getattr__, __dir__ = _lazy_names.names(
+    __getattr__, __dir__ = _lazy_names.make_lookups(
         "unisono.config",
         {
             "LogicalDeviceConfiguration": _physical,

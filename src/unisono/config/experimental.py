@@ -22,7 +22,7 @@ from unisono._src.machines.physical_devices import (
 
 # Tells what to write for TensorFlow's names that are not here.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names("unisono.config.experimental", {})
+    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.config.experimental", {})
 
 VirtualDeviceConfiguration = LogicalDeviceConfiguration
 get_virtual_device_configuration = get_logical_device_configuration
@@ -30,7 +30,7 @@ set_virtual_device_configuration = set_logical_device_configuration
 
 # Tells what to write for TensorFlow's names that are not here.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names("unisono.config.experimental", {})
+    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.config.experimental", {})
 
 __all__ = [
     "VirtualDeviceConfiguration",

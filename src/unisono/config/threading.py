@@ -12,7 +12,7 @@ from unisono._src.machines.runtime_settings import (
 
 # Tells what to write for TensorFlow's names that are not here.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names("unisono.config.threading", {})
+    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.config.threading", {})
 
 __all__ = [
     "get_inter_op_parallelism_threads",

@@ -43,7 +43,7 @@ from unisono._src.input.stages.selecting import SHARD_HINT
 
 # Tells what to write for TensorFlow's names that are not here.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names("unisono.data.experimental", {})
+    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.data.experimental", {})
 
 __all__ = [
     "AUTOTUNE",

@@ -27,7 +27,9 @@ _tpu_system.install()
 
 # Tells what to write for TensorFlow's names that are not here.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names("unisono.distribute.cluster_resolver", {})
+    __getattr__, __dir__ = _lazy_names.make_lookups(
+        "unisono.distribute.cluster_resolver", {}
+    )
 
 __all__ = [
     "ClusterResolver",

@@ -19,7 +19,7 @@ if _typing.TYPE_CHECKING:
 
 # Loaded on first use: not every program runs on Ray.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names(
+    __getattr__, __dir__ = _lazy_names.make_lookups(
         "unisono.distribute.coordinator",
         {"RayCarrier": "unisono._src.integrations.ray.carrier"},
     )

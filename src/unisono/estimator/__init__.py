@@ -27,7 +27,7 @@ from unisono.estimator import export
 
 # Tells what to write for TensorFlow's names that are not here.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names("unisono.estimator", {})
+    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.estimator", {})
 
 __all__ = [
     "CheckpointSaverListener",

@@ -22,7 +22,7 @@ from unisono._src.foundation.local_files import (
 
 # Tells what to write for TensorFlow's names that are not here.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names("unisono.io.gfile", {})
+    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.io.gfile", {})
 
 __all__ = [
     "GFile",

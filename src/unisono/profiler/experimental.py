@@ -7,6 +7,6 @@ from unisono._src.training.profiler import Profile, ProfilerOptions, Trace, star
 
 # Tells what to write for TensorFlow's names that are not here.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names("unisono.profiler.experimental", {})
+    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.profiler.experimental", {})
 
 __all__ = ["Profile", "ProfilerOptions", "Trace", "start", "stop"]

@@ -34,7 +34,7 @@ from unisono.random import experimental
 
 # Tells what to write for TensorFlow's names that are not here.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names("unisono.random", {})
+    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.random", {})
 
 __all__ = [
     "Algorithm",

@@ -14,7 +14,7 @@ from unisono._src.training.random_generator import (
 
 # Tells what to write for TensorFlow's names that are not here.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names("unisono.random.experimental", {})
+    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.random.experimental", {})
 stateless_fold_in = fold_in
 stateless_split = split
 

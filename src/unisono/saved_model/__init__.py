@@ -16,7 +16,7 @@ from unisono._src.saving.export.saver import (
 
 # Tells what to write for TensorFlow's names that are not here.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names("unisono.saved_model", {})
+    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.saved_model", {})
 
 __all__ = [
     "DEFAULT_SERVING_SIGNATURE_DEF_KEY",

@@ -7,6 +7,6 @@ from unisono._src.training.tensorboard.summary import get_step, set_step
 
 # Tells what to write for TensorFlow's names that are not here.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names("unisono.summary.experimental", {})
+    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.summary.experimental", {})
 
 __all__ = ["get_step", "set_step"]

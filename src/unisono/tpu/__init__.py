@@ -8,6 +8,6 @@ from unisono.tpu import experimental
 
 # Tells what to write for TensorFlow's names that are not here.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names("unisono.tpu", {})
+    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.tpu", {})
 
 __all__ = ["XLAOptions", "experimental"]

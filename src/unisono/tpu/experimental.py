@@ -10,7 +10,7 @@ from unisono._src.workers.tpu_system import initialize_tpu_system, shutdown_tpu_
 
 # Tells what to write for TensorFlow's names that are not here.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names("unisono.tpu.experimental", {})
+    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.tpu.experimental", {})
 
 __all__ = [
     "DeviceAssignment",

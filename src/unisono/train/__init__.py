@@ -26,7 +26,7 @@ from unisono._src.training.progress import Progress, StepTimes
 
 # Tells what to write for TensorFlow's names that are not here.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names("unisono.train", {})
+    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.train", {})
 
 __all__ = [
     "Checkpoint",

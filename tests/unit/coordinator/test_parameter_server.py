@@ -152,7 +152,7 @@ def test_servers_hold_about_the_same_number_of_bytes():
         del kept, v
         with strategy.scope():
             last = unisono.Variable(1.0)
-        held = [strategy._servers.call(i, "", "describe") for i in range(3)]
+        held = [strategy._cluster.servers.call(i, "", "describe") for i in range(3)]
         assert sum(len(h) for h in held) == 1 and float(last.numpy()) == 1.0
 
 

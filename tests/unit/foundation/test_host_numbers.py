@@ -14,7 +14,7 @@ KINDS = [np.int8, np.int64, np.uint16, np.float16, np.float32, np.float64, np.co
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_number_stays_what_it_was(kind):
     plain = kind(3)
-    number = host_numbers.with_numpy(plain)
+    number = host_numbers.to_host_number(plain)
     assert isinstance(number, kind)
     assert (number, hash(number), repr(number)) == (plain, hash(plain), repr(plain))
     assert type(number.numpy()) is kind
@@ -36,7 +36,7 @@ def test_a_comparison_of_numbers_has_numpy():
     found = (endless == tf.data.INFINITE_CARDINALITY).numpy()
     assert type(found) is np.bool_ and found
     assert not (endless == tf.data.UNKNOWN_CARDINALITY).numpy()
-    number = host_numbers.with_numpy(np.float32(3))
+    number = host_numbers.to_host_number(np.float32(3))
     assert (number < 4).numpy() and not (number >= 4) and (number != 4).numpy()
     assert repr(number > 2) == repr(np.bool_(True)) and {number > 2: 1} == {True: 1}
     assert type((number > 2) & (number < 4)) is np.bool_

@@ -75,4 +75,4 @@ KEY = jax.random.key(0).dtype
     "kind", [None, float, int, bool, "float32", np.int8, jnp.bfloat16, KEY]
 )
 def test_a_type_that_jax_has_stays_as_it_was_given(kind):
-    assert jax_types.usable(kind) is kind
+    assert jax_types.usable_type(kind) is kind

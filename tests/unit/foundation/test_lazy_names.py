@@ -81,4 +81,6 @@ def test_every_public_module_answers_for_tensorflows_names():
         if not hasattr(module, "__getattr__")
         and name not in ("unisono.keras", "unisono.__main__")
     ]
-    assert not silent, f"expected `__getattr__` from lazy_names.names in {silent}."
+    assert not silent, (
+        f"expected `__getattr__` from lazy_names.make_lookups in {silent}."
+    )

@@ -101,7 +101,7 @@ def test_the_experimental_name_takes_a_communication(monkeypatch):
     ring = experimental.CollectiveCommunication.RING
     strategy = experimental.MultiWorkerMirroredStrategy(communication=ring)
     assert isinstance(strategy, unisono.distribute.MultiWorkerMirroredStrategy)
-    assert strategy.extended._default_options.implementation is ring
+    assert strategy.extended._placement.communication.implementation is ring
 
 
 def test_a_cluster_cannot_be_joined_after_jax_has_started(monkeypatch):

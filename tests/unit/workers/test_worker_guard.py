@@ -290,7 +290,7 @@ def test_a_worker_that_ended_in_order_is_not_lost_for_those_who_end_too(pair):
     pair[0].hear(1, launcher_news.WorkerEnding("worker", 1, "exit code 0"))
     look(pair[0])
     assert pair[0].verdict is None
-    assert "with exit code 0" in str(pair[0].missing(1))
+    assert "with exit code 0" in str(pair[0].explain_absence(1))
 
 
 def test_all_survivors_name_the_worker_that_was_lost_first(three):
@@ -342,7 +342,7 @@ def test_only_a_worker_that_is_waited_for_is_lost_after_a_short_silence(three):
     for r in three[0]._records.values():
         r.beaten_at -= 4.0
     assert three[0]._judge(time.monotonic(), 30.0) is None
-    assert three[0].missing(2).worker == 2
+    assert three[0].explain_absence(2).worker == 2
 
 
 def test_a_failed_step_is_noticed_although_nobody_reads_its_result(pair, monkeypatch):

@@ -22,7 +22,7 @@ from unisono._src.coordinator.messages import (
     ExportedStage,
     Lookup,
 )
-from unisono._src.coordinator.remote_value import RemoteValue
+from unisono._src.coordinator.remote_value import ScheduledValue
 from unisono._src.execution import programs, server_lookups, signature
 from unisono._src.execution.traced_function import TracedFunction
 from unisono._src.state import frames, servers
@@ -210,7 +210,7 @@ class Closure:
         sources: Sequence[Any],
         number: int | None,
         retrace: Callable[[Any], Shipment],
-        remote: RemoteValue[Any],
+        remote: ScheduledValue[Any],
     ) -> None:
         self.shipment = shipment
         self.arguments = arguments
@@ -235,13 +235,13 @@ class Closure:
         remote = self._remote()
         if remote is not None:
             outputs = self.shipment.outputs
-            remote._set(lambda: signature.rebuild(outputs, iter(arrays)))  # noqa: SLF001
+            remote.succeed(lambda: signature.rebuild(outputs, iter(arrays)))
 
     def fail(self, error: BaseException) -> None:
         """Sets the error that `fetch` raises."""
         remote = self._remote()
         if remote is not None:
-            remote._fail(error)  # noqa: SLF001
+            remote.fail(error)
 
     def cancel(self) -> None:
         """Sets the error of a closure that does not run."""

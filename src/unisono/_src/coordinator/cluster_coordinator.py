@@ -1,11 +1,8 @@
 """`ClusterCoordinator`: gives functions to the workers of a strategy."""
 
-# The strategy keeps its carrier, servers and coordinator to itself: programs see its
-# class. The coordinator is its other half.
-# ruff: noqa: SLF001
-
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 import weakref
@@ -15,10 +12,16 @@ from typing import Any, TypeVar, final, overload
 import jax
 import numpy as np
 
-from unisono._src.coordinator import closures, per_worker, worker, worker_data
+from unisono._src.coordinator import (
+    closures,
+    parameter_server,
+    per_worker,
+    worker,
+    worker_data,
+)
 from unisono._src.coordinator.closure_queue import ClosureQueue
 from unisono._src.coordinator.parameter_server import ParameterServerStrategy
-from unisono._src.coordinator.remote_value import RemoteValue
+from unisono._src.coordinator.remote_value import RemoteValue, ScheduledValue
 from unisono._src.coordinator.resources import ClosureInputError, Resources
 from unisono._src.coordinator.server_recovery import ServerRecovery
 from unisono._src.coordinator.worker_runner import WorkerRunner
@@ -46,9 +49,10 @@ class _OnePerStrategy(type):
                 "supported to work with `ClusterCoordinator` currently, received "
                 f"{strategy!r}."
             )
-        if strategy._coordinator is None:
-            strategy._coordinator = super().__call__(strategy)
-        return strategy._coordinator
+        cluster = parameter_server.cluster_of(strategy)
+        if cluster.coordinator is None:
+            cluster.coordinator = super().__call__(strategy)
+        return cluster.coordinator
 
 
 # The program's thread traces a function and puts a closure into the queue. For each
@@ -90,15 +94,15 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
     def __init__(self, strategy: ParameterServerStrategy) -> None:
         # Weak, because the strategy has its coordinator.
         self._strategy = weakref.ref(strategy)
-        carrier, workers = strategy._carrier, strategy._workers
+        cluster = parameter_server.cluster_of(strategy)
+        carrier, servers = cluster.carrier, cluster.servers
         self._is_synchronous = carrier.is_synchronous
         self._queue = ClosureQueue()
-        self._resources = Resources(carrier, workers)
-        servers = strategy._servers
-        recovery = ServerRecovery(servers, strategy._restore_from)
+        self._resources = Resources(carrier, cluster.workers)
+        recovery = ServerRecovery(servers, cluster.restore_from)
         parts = self._queue, self._resources, recovery
-        self._runners = [
-            WorkerRunner(i, carrier, servers, *parts) for i in range(workers)
+        self._runners = cluster.runners = [
+            WorkerRunner(i, carrier, servers, *parts) for i in range(cluster.workers)
         ]
         # By the id of the trace. The trace is kept too, so that no other gets its id.
         self._shipments: dict[int, tuple[Any, closures.Shipment]] = {}
@@ -113,10 +117,10 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         self._close = weakref.finalize(
             self, _close, self._queue, self._runners, self._threads
         )
-
-    def _cancel_waiting(self) -> None:
-        """Cancels closures that wait; the threads end after those that run."""
-        _cancel_waiting(self._queue, self._runners)
+        cluster.cancel_waiting = functools.partial(
+            _cancel_waiting, self._queue, self._runners
+        )
+        cluster.close = self._close
 
     @property
     def strategy(self) -> ParameterServerStrategy:
@@ -158,12 +162,12 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         """
         _check_function(fn)
         given, named = _check_arguments(args, kwargs)
-        remote: RemoteValue[_R] = RemoteValue()
+        remote: ScheduledValue[_R] = ScheduledValue()
         try:
             closure = self._make_closure(fn, given, named, remote, exactly_once)
         except (ClosureInputError, host_inputs.EndOfSequenceError) as error:
             # Errors of a worker's dataset come from the next call, as in TensorFlow.
-            remote._fail(error)
+            remote.fail(error)
             self._queue.fail(error)
             return remote
         self._queue.put(closure)
@@ -173,7 +177,12 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         return remote
 
     def _make_closure(
-        self, fn: Any, args: Any, kwargs: Any, remote: RemoteValue[Any], is_once: bool
+        self,
+        fn: Any,
+        args: Any,
+        kwargs: Any,
+        remote: ScheduledValue[Any],
+        is_once: bool,
     ) -> closures.Closure:
         def retrace(shapes: Any) -> closures.Shipment:
             found: closures.Shipment = self._ship(fn, args, kwargs, shapes)[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib
 import logging
 import weakref
@@ -120,6 +121,37 @@ class _ServerExtended(local.SingleExtended):
         return min(var_list, key=lambda v: v.name)
 
 
+def _do_nothing() -> None:
+    pass
+
+
+@final
+@dataclasses.dataclass(eq=False)
+class RunningCluster:
+    """What a strategy and its `ClusterCoordinator` share.
+
+    Attributes:
+        carrier: what runs servers and workers.
+        workers: how many workers there are.
+        servers: the parameter servers.
+        restore_from: restores all variables from the last checkpoint; None if nothing
+            does.
+        coordinator: the coordinator; None before it is made. It sets the rest.
+        runners: what gives functions to workers, one for each.
+        cancel_waiting: cancels the functions that wait; those that run go on.
+        close: ends the coordinator's threads.
+    """
+
+    carrier: Carrier
+    workers: int
+    servers: Servers
+    restore_from: Callable[[], object] | None
+    coordinator: Any = None
+    runners: Sequence[Any] = ()
+    cancel_waiting: Callable[[], object] = _do_nothing
+    close: Callable[[], object] = _do_nothing
+
+
 class ParameterServerStrategy(base.Strategy):
     """Keeps variables on parameter servers, and lets workers compute on their own.
 
@@ -180,7 +212,7 @@ class ParameterServerStrategy(base.Strategy):
                 f" received {variable_partitioner!r}."
             )
         spec = cluster_resolver.cluster_spec()
-        self._workers, count = _check_cluster(spec)
+        workers, count = _check_cluster(spec)
         # A resolver of the program's own need not know the task.
         _check_task(
             spec,
@@ -188,24 +220,22 @@ class ParameterServerStrategy(base.Strategy):
             getattr(cluster_resolver, "task_id", None),
         )
         self._resolver = cluster_resolver
-        self._restore_from = restore_from
-        self._carrier = _find_carrier(carrier)
+        chosen = _find_carrier(carrier)
         # Looked up before anything starts: an error leaves no server behind.
         topology = Topology.of(["CPU:0"])
-        self._carrier.start(spec)
+        chosen.start(spec)
         # When the strategy is garbage, so are its servers and workers.
-        self._stop = weakref.finalize(self, self._carrier.stop)
-        self._servers = Servers(self._carrier, count, self._workers)
+        self._stop = weakref.finalize(self, chosen.stop)
+        servers = Servers(chosen, count, workers)
+        self._cluster = RunningCluster(chosen, workers, servers, restore_from)
         placement = storage.Placement(
             self,
             topology,
             storage.Policy.SERVER,
             topology.home,
             topology.names[0],
-            servers=self._servers,
+            servers=servers,
         )
-        # Set by the first `ClusterCoordinator`.
-        self._coordinator: Any = None
         super().__init__(_ServerExtended(self, placement, variable_partitioner))
 
     def __reduce_ex__(  # type: ignore[override]
@@ -232,7 +262,7 @@ class ParameterServerStrategy(base.Strategy):
         {0: 8, 1: 4}
         >>> strategy.shutdown()
         """
-        return self._servers.describe()
+        return self._cluster.servers.describe()
 
     def shutdown(self) -> None:
         """Ends the workers and servers; variables of the strategy are gone then.
@@ -248,14 +278,17 @@ class ParameterServerStrategy(base.Strategy):
         ... )
         >>> strategy.shutdown()
         """
-        coordinator = self._coordinator
-        if coordinator is not None:
-            coordinator._cancel_waiting()  # noqa: SLF001
-        self._servers.is_shut_down = True
+        self._cluster.cancel_waiting()
+        self._cluster.servers.is_shut_down = True
         # Ends what workers run, too: nobody waits for a long closure.
         self._stop()
-        if coordinator is not None:
-            coordinator._close()  # noqa: SLF001
+        self._cluster.close()
+
+
+def cluster_of(strategy: ParameterServerStrategy) -> RunningCluster:
+    """Returns what a strategy shares with its coordinator."""
+    # Private, because programs see the class.
+    return strategy._cluster  # noqa: SLF001
 
 
 def _check_cluster(spec: ClusterSpec) -> tuple[int, int]:

@@ -86,7 +86,7 @@ def _first_values(
                 # The function knows nothing of parts: it makes the whole value, once.
                 whole = _call_for_whole(given, shape, name)
             else:
-                yield jnp.asarray(found, jax_types.usable(dtype))
+                yield jnp.asarray(found, jax_types.usable_type(dtype))
         if whole is not None:
             yield whole[offset : offset + length]
         offset += length

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import abc
 import threading
 from collections.abc import Callable
-from typing import Any, Generic, NoReturn, TypeVar, cast
+from typing import Any, Generic, NoReturn, TypeVar, cast, final
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +16,7 @@ from unisono._src.foundation.public_names import publish
 _R = TypeVar("_R")
 
 
-class RemoteValue(Generic[_R]):
+class RemoteValue(abc.ABC, Generic[_R]):
     """The result of a function that `ClusterCoordinator.schedule` was given.
 
     `schedule` returns it at once; its content comes when a worker has run the function.
@@ -32,13 +33,6 @@ class RemoteValue(Generic[_R]):
     ({'loss': np.float32(0.5)}, {'loss': Array(0.5, dtype=float32...)})
     >>> strategy.shutdown()
     """
-
-    def __init__(self) -> None:
-        # Set last, by the thread of a worker: whoever has waited sees the value or
-        # error.
-        self._event = threading.Event()
-        self._value: Any = None
-        self._error: BaseException | None = None
 
     def fetch(self) -> _R:
         """Waits for the result, and returns it with NumPy arrays.
@@ -65,19 +59,35 @@ class RemoteValue(Generic[_R]):
             "other functions."
         )
 
+    @abc.abstractmethod
+    def _wait(self) -> Any:
+        """Waits for the result, and returns it as it came, or raises its error."""
+
+
+@final
+class ScheduledValue(RemoteValue[_R]):
+    """A `RemoteValue` as the coordinator sees it, which sets the result."""
+
+    def __init__(self) -> None:
+        # Set last, by the thread of a worker: whoever has waited sees the value or
+        # error.
+        self._event = threading.Event()
+        self._value: Any = None
+        self._error: BaseException | None = None
+
     def _wait(self) -> Any:
         self._event.wait()
         if self._error is not None:
             raise self._error
         return self._value
 
-    def _set(self, make: Callable[[], Any]) -> None:
+    def succeed(self, make: Callable[[], Any]) -> None:
         """Sets the result, which `make` returns; the first one stays."""
         if not self._event.is_set():
             self._value = make()
             self._event.set()
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         """Sets the error; a result that is there stays."""
         if not self._event.is_set():
             self._error = error

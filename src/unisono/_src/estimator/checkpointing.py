@@ -12,7 +12,7 @@ from unisono._src.estimator import compiled_steps, hooks
 from unisono._src.estimator.config import RunConfig
 from unisono._src.estimator.variable_store import GLOBAL_STEP, VariableStore
 from unisono._src.foundation import errors
-from unisono._src.saving.checkpoint import reading, worker_meeting
+from unisono._src.saving.checkpoint import reading, snapshot, worker_meeting
 from unisono._src.saving.checkpoint.checkpoint import Checkpoint
 from unisono._src.saving.checkpoint.manager import CheckpointManager
 
@@ -141,7 +141,7 @@ class _Position:
 
     @property
     def _checkpoint_mark(self) -> Any:
-        return self._iterator._checkpoint_mark  # noqa: SLF001
+        return snapshot.find_mark(self._iterator)
 
     def set_state(self, state: Any) -> None:
         try:

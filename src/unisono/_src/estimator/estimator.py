@@ -572,7 +572,7 @@ class Estimator:
         if mode == ModeKeys.TRAIN:
             # A replica without examples has no loss, so training ends before such a
             # step. Evaluation need not: metrics skip an empty batch.
-            dataset = dataset._with_whole_steps()  # noqa: SLF001
+            dataset = dataset.with_whole_steps()
         iterator = iter(dataset)
         try:
             yield iterator

@@ -119,6 +119,11 @@ class ConcreteFunction:
         call = self._complete(args, kwargs)
         return self._call(*call.args, **call.kwargs)
 
+    def _split_call(self, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
+        """Return the `Function` that it was made of, and the arguments of a call."""
+        call = self._complete(args, kwargs)
+        return self._call.__self__, call.args, call.kwargs  # type: ignore[attr-defined]
+
     def _complete(self, args: Any, kwargs: Any) -> inspect.BoundArguments:
         """Return the arguments of a call, with those that were given before."""
         given = self._parameters.bind_partial(*args, **kwargs).arguments

@@ -202,19 +202,6 @@ class ReplicaContext:
         3.0
         """
         self._port.has_merged = True
-        return self._merge_call(merge_fn, args, kwargs)
-
-    def _merge_call(
-        self,
-        merge_fn: Callable[..., Any],
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        """Do what `merge_call` does, with a function that may be called repeatedly.
-
-        A function of the user's may have effects in Python that must happen once. So
-        `merge_call` notes it, and the replica function is then traced only once.
-        """
         require_replica_context(self)
         return merging.merge(self._strategy, self._port, merge_fn, args, kwargs or {})
 
@@ -272,9 +259,7 @@ class ReplicaContext:
         """
         require_replica_context(self)
         op = _as_reduce_op(reduce_op)
-        return replica_collectives.all_reduce(
-            self._strategy, self._port, op, value, options
-        )
+        return replica_collectives.all_reduce(self._port, op, value, options)
 
     @overload
     def all_gather(
@@ -418,6 +403,27 @@ def enter_replica(
 def default_replica_context(strategy: Any) -> ReplicaContext:
     """Return the context of code outside any strategy: replica 0 of 1."""
     return _DefaultReplicaContext(strategy, 0)
+
+
+def merge_replicas(
+    merge_fn: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: dict[str, Any] | None = None,
+) -> Any:
+    """Do what `merge_call` of the running replica does; `merge_fn` may run repeatedly.
+
+    A function of the user's may have effects in Python that must happen once. So
+    `merge_call` notes it, and the replica function is then traced only once.
+
+    Args:
+        merge_fn: called as ``merge_fn(strategy, *args, **kwargs)``, with each argument
+            merged over the replicas.
+        args: this replica's positional arguments.
+        kwargs: this replica's keyword arguments.
+    """
+    frame = ambient.current()
+    strategy = frame.replica.strategy
+    return merging.merge(strategy, frame.port, merge_fn, args, kwargs or {})
 
 
 def require_replica_context(context: ReplicaContext) -> None:

@@ -37,10 +37,6 @@ _MAX_HOST_RUNS = 128
 is_clean = jax_traces.is_clean
 
 
-# All functions, so that `run_functions_eagerly` reaches those that were called before.
-_functions: weakref.WeakSet[Function[..., Any]] = weakref.WeakSet()
-
-
 @final
 class _Mode:
     """Says whether all functions of the process run as plain Python."""
@@ -69,8 +65,7 @@ def run_functions_eagerly(run_eagerly: bool) -> None:
     """
     _Mode.is_eager = bool(run_eagerly)
     # The short way of a call must not be taken; compiled calls find it again.
-    for fn in list(_functions):
-        fn._last = None  # noqa: SLF001
+    kept_programs.forget_last_calls()
 
 
 def functions_run_eagerly() -> bool:
@@ -146,9 +141,7 @@ class Function(Generic[_P, _R_co]):
         self._kept = kept_programs.KeptPrograms(
             kept_programs.Limit(self.python_function, max_programs)
         )
-        # The rest of the arguments of the last call, and its program: the next call is
-        # most often like it, and then needs no more than a comparison.
-        self._last: tuple[Any, programs.Program] | None = None
+        self._last = kept_programs.LastCall()
         self._by_strategy: weakref.WeakKeyDictionary[Any, Function[..., Any]] = (
             weakref.WeakKeyDictionary()
         )
@@ -161,7 +154,6 @@ class Function(Generic[_P, _R_co]):
         self._has_created = False
         # Of a function made by `for_strategy`, the devices of the strategy.
         self._topology: Topology | None = None
-        _functions.add(self)
         # Not its `__dict__`: that of a `Function` would replace the fields above.
         functools.update_wrapper(self, python_function, updated=())
         if name is not None:
@@ -178,7 +170,7 @@ class Function(Generic[_P, _R_co]):
         Returns:
             The result of the function, with numbers as arrays.
         """
-        last = self._last
+        last = self._last.found
         if last is not None and not kwargs and ambient.is_root() and is_clean():
             # The usual call: outside any scope or trace, and like the one before it.
             leaves: list[Any] = []
@@ -221,20 +213,20 @@ class Function(Generic[_P, _R_co]):
         usual = usual and ambient.is_root()
         # With several programs for one signature the shapes decide; then the short way
         # would have to look at them.
-        self._last = (rest, only) if usual and only is not None else None
+        self._last.found = (rest, only) if usual and only is not None else None
         return result
 
     def _dispatch(
         self, key: Any, leaves: list[Any], mesh: Any, args: Any, kwargs: Any
     ) -> Any:
         """Run the program of a signature; trace it first if there is none."""
-        plan = self._kept.plans.get(key)
+        has_plan = self._kept.plans.get(key)
         # A function that takes elements is found by them, too, once they are pulled.
-        program = None if plan else self._kept.find(key, leaves)
+        program = None if has_plan else self._kept.find(key, leaves)
         if program is not None:
             return program.call(leaves)
         try:
-            return self._run_with_elements(key, leaves, mesh, plan or ())
+            return self._run_with_elements(key, leaves, mesh)
         except host_inputs.NeedsHost:
             self._is_host = True
         except host_inputs.SequenceEnd:
@@ -254,27 +246,29 @@ class Function(Generic[_P, _R_co]):
 
     # Taking elements from iterators, and running on the host; see `host_inputs`.
 
-    def _run_with_elements(
-        self, key: Any, leaves: list[Any], mesh: Any, plan: Sequence[Any]
-    ) -> Any:
+    def _run_with_elements(self, key: Any, leaves: list[Any], mesh: Any) -> Any:
         """Run a call with the elements that it takes; put them back if it fails."""
         feeds = host_inputs.Feeds(signature.find_iterators(key[0]), mesh)
         try:
-            for source in plan:
-                feeds.pull(source)
-            program = None
-            if plan:
-                fed_key = ((*key[0], *feeds.parts), *key[1:])
-                program = self._kept.find(fed_key, [*leaves, *feeds.arrays])
-            if program is None:
-                # It pulls what it needs; each trace of a signature must take as many
-                # elements.
-                program = self._trace(key, leaves, mesh, feeds)
-                feeds.check_length(self._kept.plans.setdefault(key, feeds.plan[:]))
+            program = self._find_or_trace(key, leaves, mesh, feeds)
             return program.call([*leaves, *feeds.arrays])
         except BaseException:
             feeds.put_back()
             raise
+
+    def _find_or_trace(
+        self, key: Any, leaves: list[Any], mesh: Any, feeds: host_inputs.Feeds
+    ) -> programs.Program:
+        """Return the program of a call, and pull the elements that it takes."""
+        for source in self._kept.plans.get(key, ()):
+            feeds.pull(source)
+        fed_key = ((*key[0], *feeds.parts), *key[1:])
+        program = self._kept.find(fed_key, [*leaves, *feeds.arrays])
+        if program is None:
+            # It pulls what it needs; each trace of a signature must take as many.
+            program = self._trace(key, leaves, mesh, feeds)
+            feeds.check_length(self._kept.plans.setdefault(key, feeds.plan[:]))
+        return program
 
     def _run_on_host(self, args: Any, kwargs: Any) -> Any:
         """Run the Python function itself; only its calls of `run` are compiled."""
@@ -362,7 +356,8 @@ class Function(Generic[_P, _R_co]):
             owner = weakref.ref(strategy)
 
             def run(*args: Any, **kwargs: Any) -> Any:
-                # The strategy is alive, because its `run` is what calls this.
+                # The strategy is alive, because its `run` is what calls this. That has
+                # made all checks, so there is only the rest of it to do.
                 return owner()._run(body, args, kwargs)  # type: ignore[union-attr]  # noqa: SLF001
 
             run.__name__ = f"run_{getattr(body, '__name__', 'function')}"
@@ -405,30 +400,42 @@ class Function(Generic[_P, _R_co]):
         >>> "stablehlo.multiply" in text, "tensor<3xf32>" in text
         (True, True)
         """
-        program, leaves = self._program_of(args, kwargs)
-        lowered: jax.stages.Lowered = program.lower(leaves)
+        program, given, _ = self._program_of(args, kwargs)
+        lowered: jax.stages.Lowered = program.lower(given)
         return lowered
 
-    def _program_of(self, args: Any, kwargs: Any) -> tuple[programs.Program, list[Any]]:
-        """Return the program of a call, and the call's arrays."""
-        frame = ambient.current()
-        leaves: list[Any] = []
+    def _program_of(
+        self, args: Any, kwargs: Any
+    ) -> tuple[programs.Program, list[Any], tuple[Any, ...]]:
+        """Return the program of a call, without running it.
+
+        Returns:
+            The program; the arrays to call it with; and where these come from: the
+            arrays of the arguments, the iterators that it takes elements from, in
+            order, and the arrays of each of these elements.
+        """
+        frame, leaves = ambient.current(), list[Any]()
         mesh = self._topology or current_mesh(frame)
         rest = (
             signature.flatten(args, leaves, mesh),
             signature.flatten(kwargs, leaves, mesh),
         )
         owner = None if frame.strategy is None else weakref.ref(frame.strategy)
-        key = (rest, owner, frame.mode)
-        program = self._kept.find(key, leaves)
-        if program is not None:
-            return program, leaves
-        feeds = host_inputs.Feeds(signature.find_iterators(key[0]), mesh)
+        feeds = host_inputs.Feeds(signature.find_iterators(rest), mesh)
         try:
-            program = self._trace(key, leaves, mesh, feeds)
-            return program, [*leaves, *feeds.arrays]
+            key = (rest, owner, frame.mode)
+            program = self._find_or_trace(key, leaves, mesh, feeds)
+            origin = leaves, feeds.sources(), feeds.arrays_by_element()
+            return program, [*leaves, *feeds.arrays], origin
         finally:
             feeds.put_back()
+
+    def _trace_call(self, args: Any, kwargs: Any) -> Any:
+        """Return the trace of a call, without running it; see `call_tracing`."""
+        if self.input_signature is not None:
+            args, kwargs = self._apply_signature(args, kwargs)
+        program, given, origin = self._program_of(args, kwargs)
+        return program.trace_for(programs.aval_key(given)), *origin
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """Return the function for arguments of certain shapes, types and values.
@@ -464,8 +471,8 @@ class Function(Generic[_P, _R_co]):
             traces = []
             for size in concrete_function.sizes_of(list(given)):
                 called = concrete_function.placeholders(given, size)
-                program, leaves = self._program_of(*called)
-                traces.append(program.trace_for(programs.aval_key(leaves)))
+                program, arrays, _ = self._program_of(*called)
+                traces.append(program.trace_for(programs.aval_key(arrays)))
             made = concrete_function.ConcreteFunction(
                 self._call_compiled, self._parameters, given, traces
             )

@@ -165,6 +165,16 @@ class Feeds:
             iterator = self._iterators[source] if isinstance(source, int) else source
             iterator.put_back(self._elements.pop())
 
+    def sources(self) -> list[HostIterator]:
+        """Return the iterators that the elements came from, in order."""
+        every = self._iterators
+        return [every[s] if isinstance(s, int) else s for s in self.plan]
+
+    def arrays_by_element(self) -> list[list[Any]]:
+        """Return the arrays of each element."""
+        given = iter(self.arrays)
+        return [[next(given) for _ in signature.leaf_kinds(p)] for p in self.parts]
+
     def begin(self, rest: Sequence[Any], arrays: Sequence[Any]) -> Any:
         """Begin a trace, and return the function's arguments and keyword arguments.
 

@@ -197,3 +197,28 @@ def _describe(function: Any) -> str:
     code = getattr(plain, "__code__", None)
     place = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
     return f"'{name}'{place}"
+
+
+@final
+class LastCall:
+    """The call that the next one of a function is most often like.
+
+    Attributes:
+        found: the rest of its arguments, and its program. The next call then needs no
+            more than a comparison. None if it must look for its program.
+    """
+
+    __slots__ = ("__weakref__", "found")
+
+    def __init__(self) -> None:
+        self.found: tuple[Any, programs.Program] | None = None
+        _last_calls.add(self)
+
+
+_last_calls: weakref.WeakSet[LastCall] = weakref.WeakSet()
+
+
+def forget_last_calls() -> None:
+    """Make the next call of every function look for its program."""
+    for last in list(_last_calls):
+        last.found = None

@@ -20,16 +20,11 @@ from unisono._src.values.indexed_slices import IndexedSlices
 
 
 def all_reduce(
-    strategy: Any,
-    port: Any,
-    op: ReduceOp,
-    value: Any,
-    options: CommunicationOptions | None,
+    port: Any, op: ReduceOp, value: Any, options: CommunicationOptions | None
 ) -> Any:
     """Return a value, reduced over the replicas, in its own structure.
 
     Args:
-        strategy: the strategy that runs the replicas.
         port: how this replica meets the others.
         op: how values are combined.
         value: this replica's value.
@@ -44,7 +39,7 @@ def all_reduce(
     # Between CPUs of several processes few large collectives are faster than many
     # small ones (decision 0019).
     if port.is_spmd and gradient_packing.is_worthwhile(placement.topology):
-        chosen = strategy.extended._default_options.merge(options)  # noqa: SLF001
+        chosen = placement.communication.merge(options)
         return _reduce_together(port, op, value, chosen.bytes_per_pack)
     return nest.map_structure(lambda x: _reduce_leaf(port, op, x), value)
 

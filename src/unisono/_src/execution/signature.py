@@ -5,10 +5,6 @@ the program's identity, so that a call with another number is traced again, as i
 TensorFlow.
 """
 
-# The fields of `PerReplica` are read as they are: this runs at every call of a compiled
-# function, where a property costs a call for each argument.
-# ruff: noqa: SLF001
-
 from __future__ import annotations
 
 import enum
@@ -144,10 +140,12 @@ def flatten(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
         leaves.append(x)
         return "a"
     if kind is distributed.PerReplica:
-        if type(x._stacked) is ArrayImpl:
-            leaves.append(x._stacked)
-            return ("p", x._count, _LEAF)
-        return _flatten_per_replica(x, leaves, topology)
+        # The fields as they are: a property costs a call for each argument.
+        stacked = x._stacked  # noqa: SLF001
+        if type(stacked) is ArrayImpl:
+            leaves.append(stacked)
+            return ("p", x._count, _LEAF)  # noqa: SLF001
+        return _flatten_per_replica(x, stacked, leaves, topology)
     if kind is tuple or kind is list:
         parts = [flatten(c, leaves, topology) for c in x]
         return ("t" if kind is tuple else "l", tuple(parts))
@@ -158,9 +156,10 @@ def flatten(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
     return _flatten_other(x, leaves, topology)
 
 
-def _flatten_per_replica(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
+def _flatten_per_replica(
+    x: Any, stacked: Any, leaves: list[Any], topology: Topology | None
+) -> Any:
     """Flatten a `PerReplica`: stacked if its parts are alike, else part by part."""
-    stacked = x._stacked
     if stacked is None and any(map(_is_text, x.values)):
         return _TEXT
     topology = x.topology or topology
@@ -234,9 +233,13 @@ def flatten_arrays(args: tuple[Any, ...], leaves: list[Any]) -> Any:
         if kind is ArrayImpl:
             leaves.append(x)
             parts.append("a")
-        elif kind is distributed.PerReplica and type(x._stacked) is ArrayImpl:
-            leaves.append(x._stacked)
-            parts.append(("p", x._count, _LEAF))
+        elif kind is distributed.PerReplica:
+            # The fields as they are, as in `flatten`.
+            stacked = x._stacked  # noqa: SLF001
+            if type(stacked) is not ArrayImpl:
+                return None
+            leaves.append(stacked)
+            parts.append(("p", x._count, _LEAF))  # noqa: SLF001
         else:
             return None
     return ("t", tuple(parts))
@@ -354,7 +357,7 @@ def _apply_spec(value: Any, spec: Any, where: str) -> Any:
     if spec.dtype.kind == "O":
         value = np.asarray(value, object)
     elif not isinstance(value, jax.Array):
-        value = jnp.asarray(value, jax_types.usable(spec.dtype))
+        value = jnp.asarray(value, jax_types.usable_type(spec.dtype))
     if not spec.is_compatible_with(value):
         raise TypeError(
             f"{where} of shape {value.shape} and type {value.dtype} does not match the "

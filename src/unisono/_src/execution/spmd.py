@@ -279,10 +279,11 @@ def _take_out_values(tree: Any, topology: Topology) -> tuple[list[Any], Any]:
 def _is_one_number(x: distributed.PerReplica) -> bool:
     """Whether all replicas were given the same Python number."""
     # Not `values`, which would split a stacked array; that has no Python numbers.
-    parts = x._parts or (None,)  # noqa: SLF001
-    return type(parts[0]) in (bool, int, float) and all(
-        type(p) is type(parts[0]) and p == parts[0] for p in parts
-    )
+    if x.is_stacked:
+        return False
+    first, kind = x.values[0], type(x.values[0])
+    is_number = kind in (bool, int, float)
+    return is_number and all(type(p) is kind and p == first for p in x.values)
 
 
 def _fill_slots(skeleton: Any, own: Sequence[Any]) -> Any:

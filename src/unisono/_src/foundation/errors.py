@@ -10,12 +10,12 @@ from unisono._src.foundation.public_names import publish
 _E = TypeVar("_E", bound=BaseException)
 
 
-def see(error: _E, section: str) -> _E:
+def add_section(error: _E, section: str) -> _E:
     """Returns the error with a note that names a section of the documentation.
 
     Tracebacks show the note; the message stays as it is.
 
-    >>> see(ValueError("It is 3."), "Mixed strategies").__notes__
+    >>> add_section(ValueError("It is 3."), "Mixed strategies").__notes__
     ['See "Errors: Mixed strategies" in the documentation of unisono.']
     """
     error.add_note(_note(section))
@@ -336,7 +336,7 @@ def cross_replica_required_error(message: str | None = None) -> RuntimeError:
         "Method requires being in cross-replica context, use "
         "get_replica_context().merge_call()"
     )
-    return see(RuntimeError(message or usual), "Cross-replica context required")
+    return add_section(RuntimeError(message or usual), "Cross-replica context required")
 
 
 def mixed_strategies_error(current: object, wanted: object) -> RuntimeError:
@@ -346,7 +346,7 @@ def mixed_strategies_error(current: object, wanted: object) -> RuntimeError:
         f"{wanted!r}. Leave the scope of the first strategy before using the second, "
         "or use the same strategy object throughout."
     )
-    return see(RuntimeError(message), "Mixed strategies")
+    return add_section(RuntimeError(message), "Mixed strategies")
 
 
 def not_distributed_error(value: object, op: object) -> ValueError:
@@ -356,7 +356,7 @@ def not_distributed_error(value: object, op: object) -> ValueError:
         f"reduce op {op}. Every replica would contribute the same object; pass the "
         "result of Strategy.run, or multiply by the number of replicas yourself."
     )
-    return see(ValueError(message), "A plain value cannot be reduced")
+    return add_section(ValueError(message), "A plain value cannot be reduced")
 
 
 def diverging_copies_error(name: str, origin: str) -> ValueError:
@@ -372,7 +372,7 @@ def diverging_copies_error(name: str, origin: str) -> ValueError:
         "it, reduce_to the variable, or give the variable an aggregation and assign it "
         "in replica context."
     )
-    return see(ValueError(message), "Copies would get different values")
+    return add_section(ValueError(message), "Copies would get different values")
 
 
 def replica_count_error(kind: str, given: int, wanted: int) -> ValueError:

@@ -101,28 +101,28 @@ for _name, _method in _METHODS.items():
 _WITH_NUMPY[np.int64] = HostInt64
 
 
-def with_numpy(x: Any) -> Any:
+def to_host_number(x: Any) -> Any:
     """Returns a NumPy number with the method `numpy`, and anything else as it is.
 
-    >>> with_numpy(np.float32(3)), with_numpy(np.float32(3)).numpy()
+    >>> to_host_number(np.float32(3)), to_host_number(np.float32(3)).numpy()
     (np.float32(3.0), np.float32(3.0))
-    >>> with_numpy("text")
+    >>> to_host_number("text")
     'text'
     """
     kind = _WITH_NUMPY.get(type(x))
     return x if kind is None else kind(x)
 
 
-def with_numpy_inside(x: Any) -> Any:
+def to_host_numbers(x: Any) -> Any:
     """Returns `x` with the method `numpy` on every NumPy number in its structure.
 
     A structure without such numbers stays the same object.
 
-    >>> with_numpy_inside({"loss": np.float32(3)})["loss"].numpy()
+    >>> to_host_numbers({"loss": np.float32(3)})["loss"].numpy()
     np.float32(3.0)
     """
     if not nest.is_nested(x):
-        return with_numpy(x)
+        return to_host_number(x)
     if any(type(leaf) in _WITH_NUMPY for leaf in nest.leaves(x)):
-        return nest.map_structure(with_numpy, x)
+        return nest.map_structure(to_host_number, x)
     return x

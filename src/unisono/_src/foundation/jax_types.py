@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import warnings
-from types import FrameType
 from typing import Any
 
 import jax
@@ -22,14 +22,14 @@ _LIBRARIES = tuple(
 )
 
 
-def usable(dtype: Any) -> Any:
+def usable_type(dtype: Any) -> Any:
     """Returns the type that JAX uses for a wanted type.
 
     Without JAX's 64-bit types this is another one for `int64` and `float64`. JAX would
     warn about that at a line of this library; the warning here names the user's line.
 
     >>> import numpy as np
-    >>> usable(np.float32) is np.float32
+    >>> usable_type(np.float32) is np.float32
     True
     """
     # JAX chooses the size for Python's types, as NumPy does, without a word.
@@ -50,8 +50,7 @@ def usable(dtype: Any) -> Any:
 
 def _find_user_level() -> int:
     """Returns the `stacklevel` for which a warning of our caller names the user."""
-    level = 1
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    level, frame = 0, inspect.currentframe()
     while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
         level, frame = level + 1, frame.f_back
     return level

@@ -16,7 +16,7 @@ _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 _MISSING = "unisono._src.foundation.tensorflow_names.missing"
 
 
-def names(
+def make_lookups(
     module: str, table: Mapping[str, str]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Returns the functions `__getattr__` and `__dir__` of a module with lazy names.
@@ -29,7 +29,7 @@ def names(
         table: for each name the module that defines it, as ``module`` or, if it is
             called otherwise there, as ``module:name``. A submodule has `module` itself.
 
-    >>> find, _ = names("shapes", {"circle": "math:pi"})
+    >>> find, _ = make_lookups("shapes", {"circle": "math:pi"})
     >>> round(find("circle"), 2)
     3.14
     """
@@ -105,7 +105,7 @@ def _missing_error(module: str, name: str, asker: types.FrameType | None) -> Exc
 
 
 def spread(names_of: Mapping[str, str]) -> dict[str, str]:
-    """Returns the table of `names` from a list of names for each module.
+    """Returns the table of `make_lookups` from a list of names for each module.
 
     Args:
         names_of: for each module its names, with spaces between them. A name that is

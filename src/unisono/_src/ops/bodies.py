@@ -21,8 +21,20 @@ from unisono._src.values import jax_tapes, jax_traces
 class Carried(abc.ABC):
     """A base class for objects of arrays that loops and branches give on.
 
-    The class is registered with JAX, which knows its arrays.
+    JAX knows the arrays of its subclasses.
     """
+
+    def __init_subclass__(cls) -> None:
+        jax.tree_util.register_pytree_node(cls, cls._tree_flatten, cls._tree_unflatten)
+
+    @abc.abstractmethod
+    def _tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
+        """Returns the arrays, and what else the object has."""
+
+    @classmethod
+    @abc.abstractmethod
+    def _tree_unflatten(cls, told: Any, children: Any) -> Self:
+        """Returns the object for what `_tree_flatten` has returned."""
 
     @abc.abstractmethod
     def settle(self) -> Self:
@@ -193,7 +205,8 @@ def _check_tapes(consts: Sequence[Any], written: Sequence[Cell], inner: Any) -> 
     for value in consts:
         while isinstance(value, jax_tapes.TapeTracer):
             value = value.primal
-        if getattr(value, "_trace", None) is inner:
+        is_tracer = isinstance(value, jax.core.Tracer)
+        if is_tracer and jax_traces.trace_of(value) is inner:
             names = ", ".join(f"'{c.name}' (created at {c.origin})" for c in written)
             raise RuntimeError(
                 f"A branch or loop body assigns the variable {names} and reads it "

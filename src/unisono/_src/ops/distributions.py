@@ -71,7 +71,7 @@ def draw_classes(
     shape = (count, logits.shape[0])
     drawn = jax.random.categorical(key, logits, axis=-1, shape=shape).T
     wide = jax.dtypes.canonicalize_dtype(np.int64)
-    kind = wide if dtype is None else jax_types.usable(dtype)
+    kind = wide if dtype is None else jax_types.usable_type(dtype)
     found: jax.Array = drawn.astype(kind)
     return found
 
@@ -143,7 +143,7 @@ def check_type(dtype: Any, allowed: tuple[str, ...]) -> np.dtype[Any]:
             f"Argument `dtype` got invalid value {kind}. Accepted dtypes are "
             f"{', '.join(allowed)}."
         )
-    found: np.dtype[Any] = np.dtype(jax_types.usable(kind))
+    found: np.dtype[Any] = np.dtype(jax_types.usable_type(kind))
     return found
 
 

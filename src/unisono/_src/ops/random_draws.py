@@ -232,7 +232,7 @@ def poisson(
     sizes = (*distributions.check_shape(shape), *rate.shape)
     words = _take(sizes, seed, "poisson")
     drawn = jax.random.poisson(random_state.key_of(words), rate, sizes)
-    return drawn.astype(jax_types.usable(dtype))
+    return drawn.astype(jax_types.usable_type(dtype))
 
 
 def _take(sizes: tuple[int, ...], seed: int | None, kind: str) -> jax.Array:

@@ -222,7 +222,7 @@ def stateless_poisson(
     sizes = distributions.check_shape(shape)
     distributions.check_ending(sizes, rate.shape)
     drawn = jax.random.poisson(random_state.key_of(_seed_words(seed)), rate, sizes)
-    return drawn.astype(jax_types.usable(dtype))
+    return drawn.astype(jax_types.usable_type(dtype))
 
 
 def stateless_shuffle(

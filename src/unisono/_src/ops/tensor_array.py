@@ -394,8 +394,8 @@ class TensorArray(bodies.Carried):
 
     @classmethod
     def _make(cls, entries: Entries) -> TensorArray:
-        made = cls.__new__(cls)
-        made._entries = entries  # noqa: SLF001
+        made: TensorArray = cls.__new__(cls)
+        made._entries = entries
         return made
 
     def _to_change(self) -> Entries:
@@ -417,9 +417,4 @@ def _find_position(index: Any) -> Any:
     return array if known is None else int(known)
 
 
-jax.tree_util.register_pytree_node(
-    TensorArray,
-    TensorArray._tree_flatten,  # noqa: SLF001
-    TensorArray._tree_unflatten,  # noqa: SLF001
-)
 publish("unisono", TensorArray)

@@ -270,7 +270,7 @@ def usable_type(dtype: DType) -> Any:
 
     It warns if they differ, as they do for 64 bits.
     """
-    return jax_types.usable(np.dtype(dtype))
+    return jax_types.usable_type(np.dtype(dtype))
 
 
 def canonical_type(dtype: DType) -> Any:

@@ -272,7 +272,7 @@ def write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -
             "`tf.Variable(..., aggregation=tf.VariableAggregation.SUM)`. The variable "
             f"'{cell.name}' was created at {cell.origin}."
         )
-        raise errors.see(ValueError(message), "No aggregation method")
+        raise errors.add_section(ValueError(message), "No aggregation method")
     port = frame.port
     if port.replicas == 1:
         return _write_copy(cell, op, convert(cell, value), frame.copy)

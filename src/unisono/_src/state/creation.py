@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import re
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -91,7 +91,7 @@ def initial_array(
 
 def _as_value(value: Any, dtype: Any, name: str | None) -> Any:
     """Returns `value` as an array of the wanted type, with memory of its own."""
-    dtype = jax_types.usable(dtype)
+    dtype = jax_types.usable_type(dtype)
     if dtype is None:
         value = jnp.asarray(conversion.copy_if_numpy(operand(value)))
     else:
@@ -198,8 +198,9 @@ def check_mean(aggregation: VariableAggregation, dtype: Any) -> None:
 
 def find_origin() -> str:
     """Returns file and line of the user's code that is making a variable."""
-    # Python has no public way to look at one frame; `inspect.stack` reads source files.
-    frame = sys._getframe(1)  # noqa: SLF001
+    # Not `inspect.stack`, which reads source files.
+    frame = inspect.currentframe()
+    assert frame is not None
     while frame.f_back is not None:
         module = frame.f_globals.get("__name__", "")
         if module.partition(".")[0] not in _PACKAGES:

@@ -270,8 +270,7 @@ def check_operand(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
     is_here = jax_traces.is_eager(where) or any(where is t for t in traces)
     if is_here and not isinstance(value, jax.core.Tracer):
         return
-    # Like `is_clean`, an attribute that JAX does not make public.
-    if is_here and any(value._trace is t for t in traces):  # noqa: SLF001
+    if is_here and any(jax_traces.trace_of(value) is t for t in traces):
         return
     # The code, or the value, belongs to a trace that is not the program's own. JAX
     # would not let the value leave that trace, and would say so much later.

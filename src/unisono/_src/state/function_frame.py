@@ -14,6 +14,7 @@ from unisono._src.state import frames, storage, trace_versions
 from unisono._src.state import rows as rows_lib
 from unisono._src.state.servers import Change
 from unisono._src.state.storage import Cell
+from unisono._src.values import jax_traces
 
 
 @final
@@ -60,8 +61,7 @@ class FunctionFrame(frames.StateFrame):
         self.changes: list[Change] = []
         self.alike: list[tuple[Cell, Any, Any]] = []
         # A value that is made here knows the trace of the program.
-        made_here: Any = jnp.zeros(())
-        self.traces = (made_here._trace,)  # noqa: SLF001
+        self.traces = (jax_traces.trace_of(jnp.zeros(())),)
 
     def whole(self, cell: Cell) -> Any:
         """Returns the array that the cell stores."""

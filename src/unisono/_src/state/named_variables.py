@@ -86,7 +86,7 @@ def _glorot_uniform(name: str, shape: tuple[int, ...], dtype: Any) -> jax.Array:
     # By the name, so that all workers make the same numbers. Not Python's `hash`, which
     # differs between processes.
     key = jax.random.key(zlib.crc32(name.encode()))
-    return jax.random.uniform(key, shape, jax_types.usable(dtype), -limit, limit)
+    return jax.random.uniform(key, shape, jax_types.usable_type(dtype), -limit, limit)
 
 
 publish("unisono.compat.v1", get_variable)

@@ -155,7 +155,7 @@ def _check_positive(name: str, value: Any) -> int:
 def _row_bytes(shape: Sequence[int], dtype: Any, axis: int) -> int:
     """Returns the number of bytes of one slice along an axis."""
     others = [side for i, side in enumerate(shape) if i != axis % len(shape)]
-    size: int = np.dtype(jax_types.usable(dtype)).itemsize
+    size: int = np.dtype(jax_types.usable_type(dtype)).itemsize
     return max(1, int(np.prod(others)) * size)
 
 

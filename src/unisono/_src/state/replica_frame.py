@@ -45,8 +45,8 @@ class LocalFrame(frames.StateFrame):
         self.written: dict[Cell, None] = {}
         self.created: dict[Cell, Any] = {}
         # A value that is made here knows the trace of the `shard_map`.
-        index: Any = jax.lax.axis_index(AXIS)
-        self.traces = (index._trace, *parent.traces)  # noqa: SLF001
+        own_trace = jax_traces.trace_of(jax.lax.axis_index(AXIS))
+        self.traces = (own_trace, *parent.traces)
         self.versions = parent.versions
 
     def copy(self, cell: Cell, index: int | None = None) -> Any:

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from unisono._src.foundation import ambient, errors
+from unisono._src.foundation.options import CommunicationOptions
 from unisono._src.machines import partition
 from unisono._src.machines.topology import Topology
 from unisono._src.state import trace_versions
@@ -60,6 +61,7 @@ class Placement:
         ops: the program's own `CrossDeviceOps`; None leaves it to XLA how values of
             replicas are combined.
         servers: the parameter servers that keep variables; None if none do.
+        communication: how values of replicas are combined where a call does not say.
     """
 
     strategy: Any
@@ -70,6 +72,9 @@ class Placement:
     split_above: int | None = None
     ops: Any = None
     servers: ServerGroup | None = None
+    communication: CommunicationOptions = dataclasses.field(
+        default_factory=CommunicationOptions
+    )
 
 
 @final
@@ -114,6 +119,7 @@ class Cell:
         is_stacked: whether the array has a leading replica axis.
         is_suspect: whether copies were written one by one, and may differ.
         origin: file and line of the code that made the variable, for messages.
+        placement: the settings that it was made with; None outside every scope.
         serial: a number that is larger for cells made later.
         sharding: where the array belongs; None for anywhere.
         split: how the array is cut over devices, or None.
@@ -123,8 +129,8 @@ class Cell:
     __slots__ = (
         "__weakref__", "aggregation", "array", "copies", "drafts", "dtype", "escaped",
         "home", "is_everywhere", "is_replicated", "is_spread", "is_stacked",
-        "is_suspect", "name", "origin", "owner", "parameter_device", "policy", "serial",
-        "shape", "sharding", "split", "stored_shape", "topology",
+        "is_suspect", "name", "origin", "owner", "parameter_device", "placement",
+        "policy", "serial", "shape", "sharding", "split", "stored_shape", "topology",
     )  # fmt: skip
 
     def __init__(
@@ -139,6 +145,7 @@ class Cell:
         self.policy = policy
         self.shape = shape
         self.dtype = dtype
+        self.placement = placement
         self.topology: Any = placement.topology if placement else None
         self.parameter_device = placement.parameter_device if placement else None
         self.copies = placement.topology.replicas if placement else 1
@@ -282,6 +289,17 @@ class Cell:
         return [
             collectives.release(x) for x in collectives.shards(array, self.topology)
         ]
+
+    def make_twin(self) -> Cell:
+        """Returns another cell of the same kind, with a copy of the value."""
+        # It lives where this one does, whatever scope is open now.
+        outer = ambient.current().placement
+        placement = outer if self.owner is None else self.placement
+        twin = Cell(
+            self.policy, self.shape, self.dtype, placement, self.name, self.origin
+        )
+        twin.array, twin.is_suspect = self.duplicate(), self.is_suspect
+        return twin
 
     def duplicate(self) -> jax.Array:
         """Returns a copy of the stored array."""

@@ -21,7 +21,8 @@ from unisono._src.foundation import ambient, errors
 from unisono._src.values import jax_traces
 
 # The private object behind the context manager: the manager restores the version that
-# was set before it, and a version must never be used again.
+# was set before it, and a version must never be used again. JAX 0.10 to 0.12 have it;
+# without it this module cannot be imported.
 _setting = jax.make_user_context(default_value=0)._obj  # noqa: SLF001
 _numbers = itertools.count(1)
 

@@ -540,16 +540,8 @@ class Variable(parts.VariableParts, metaclass=_Factory):
     # Python.
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
-        cell = self.state_cell
-        placement = ambient.current().placement
-        if cell.owner is not None:
-            # The copy lives where the variable does, whatever scope is open now.
-            placement = cell.owner.extended._placement  # noqa: SLF001
-        shape, known = (cell.shape, cell.dtype), (cell.name, cell.origin)
-        twin = storage.Cell(cell.policy, *shape, placement, *known)
-        twin.array, twin.is_suspect = cell.duplicate(), cell.is_suspect
         copied: Variable = type(self).assemble(
-            twin,
+            self.state_cell.make_twin(),
             trainable=self._trainable,
             synchronization=self._synchronization,
             aggregation=self.state_cell.aggregation,

@@ -1,13 +1,12 @@
 """`Strategy`: the class that a program calls; its `extended` does the work."""
 
-# A strategy calls the methods of its `extended` whose names start with an underscore:
-# these are TensorFlow's names for what an implementation gives.
+# As in TensorFlow, what an implementation of a strategy gives are methods of its
+# `extended` whose names start with an underscore, and the strategy calls them.
 # ruff: noqa: SLF001
 
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 import sys
 from collections.abc import Callable, Sequence
@@ -84,7 +83,6 @@ class Strategy:
     12.0
     """
 
-    _is_default = False
     _resolver: ClusterResolver | None = None
 
     def __init__(self, extended: extended_lib.StrategyExtended) -> None:
@@ -186,7 +184,7 @@ class Strategy:
         call_context.require_cross_replica(self)
         call_context.check_args(args)
         kwargs = dict(kwargs or {})
-        if options is not None and self._extended._has_static_shapes:
+        if options is not None and self._extended.experimental_require_static_shapes:
             run_options.check(options, (args, kwargs))
         host = ambient.current().host
         if host is not None or isinstance(fn, function.COMPILED):
@@ -201,12 +199,13 @@ class Strategy:
 
     def _run(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Calls `fn` for each replica, without the checks of `run`."""
+        call = self._extended._call_for_each_replica
         with call_context.scope_of(self):
             # Without Keras or Flax in the process there is nothing to enter.
             if sys.modules.keys().isdisjoint(library_hooks.known):
-                return self._extended._call_for_each_replica(fn, args, kwargs)
+                return call(fn, args, kwargs)
             with library_hooks.enter_scopes():
-                return self._extended._call_for_each_replica(fn, args, kwargs)
+                return call(fn, args, kwargs)
 
     def experimental_run_v2(
         self,
@@ -286,7 +285,21 @@ class Strategy:
         with call_context.scope_of(self):
             if axis is None:
                 return self._extended._reduce(op, value)
-            return _reduce_axis(self, op, value, axis)
+            return self._reduce_axis(op, value, axis)
+
+    def _reduce_axis(self, op: options.ReduceOp, value: Any, axis: Any) -> Any:
+        """Reduces `axis` within each replica, then the results over the replicas."""
+        local = functools.partial(collectives.sum_and_count, op, axis)
+        # Counted on each replica, because their parts may have different lengths.
+        total, count = self._run(local, (value,), {})
+        reduce = self._extended._reduce
+        summed = reduce(options.ReduceOp.SUM, total)
+        if op is options.ReduceOp.SUM:
+            return summed
+        mean = summed / reduce(options.ReduceOp.SUM, count)
+        # The mean of floats keeps their type; that of integers is a float.
+        is_float = jnp.issubdtype(summed.dtype, jnp.inexact)
+        return mean.astype(summed.dtype) if is_float else mean
 
     @overload
     def gather(
@@ -355,7 +368,7 @@ class Strategy:
         ('text',)
         """
         found = self._extended._local_results(value)
-        return tuple(host_numbers.with_numpy_inside(x) for x in found)
+        return tuple(host_numbers.to_host_numbers(x) for x in found)
 
     def unwrap(self, value: Any) -> tuple[Any, ...]:
         """Returns `experimental_local_results`; this is its old name.
@@ -682,16 +695,15 @@ class Strategy:
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        if self._is_default:
+        if call_context.is_default(self):
             raise RuntimeError(
                 f"Should only create a single instance of {type(self).__name__}"
             )
         twin = type(self).__new__(type(self))
         memo[id(self)] = twin
-        twin.__dict__.update(self.__dict__)
         # The twin owns variables of its own, so it needs an `extended` of its own.
-        twin._extended = copy.copy(self._extended)
-        twin._extended._rebind(twin)
+        own = self._extended._copy_for(twin)
+        twin.__dict__.update(self.__dict__, _extended=own)
         return twin
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
@@ -700,28 +712,13 @@ class Strategy:
         raise process_bound.refusal(title, "pickled", instead)
 
     def __repr__(self) -> str:
-        if self._is_default:
+        if call_context.is_default(self):
             return f"<{type(self).__name__}>"
         return f"<{type(self).__name__} of {self.num_replicas_in_sync} replicas>"
 
 
 # `options` is the name of a parameter above, so the function has a name of its own.
 _parse_op = options.reduce_op
-
-
-def _reduce_axis(strategy: Any, op: options.ReduceOp, value: Any, axis: Any) -> Any:
-    """Reduces `axis` within each replica, then the results over the replicas."""
-    local = functools.partial(collectives.sum_and_count, op, axis)
-    # Counted on each replica, because their parts may have different lengths.
-    total, count = strategy._run(local, (value,), {})
-    summed = strategy._extended._reduce(options.ReduceOp.SUM, total)
-    if op is options.ReduceOp.SUM:
-        return summed
-    counted = strategy._extended._reduce(options.ReduceOp.SUM, count)
-    mean = summed / counted
-    # The mean of floats keeps their type; that of integers is a float.
-    is_float = jnp.issubdtype(summed.dtype, jnp.inexact)
-    return mean.astype(summed.dtype) if is_float else mean
 
 
 def _has_slices(x: Any) -> bool:

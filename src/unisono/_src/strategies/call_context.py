@@ -1,16 +1,35 @@
 """Checks where a strategy's methods are called, and enters the context they need."""
 
-# `_is_default`, `_extended` and `_placement` belong to strategies. They stay private
-# because programs see these classes.
-# ruff: noqa: SLF001
-
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, final
 
 from unisono._src.foundation import ambient, errors
+
+
+@final
+class _Default:
+    """The default strategy, in whose context code is that is in no scope."""
+
+    strategy: Any = None
+
+
+def set_default(strategy: Any) -> None:
+    """Says which strategy is the default one, of which there is one object."""
+    _Default.strategy = strategy
+
+
+def is_default(strategy: Any) -> bool:
+    """Whether a strategy is the default one."""
+    return strategy is _Default.strategy
+
+
+def find_placement(strategy: Any) -> Any:
+    """Returns where variables made in a strategy's scope go; None for anywhere."""
+    # Private, because programs see the class.
+    return strategy.extended._placement  # noqa: SLF001
 
 
 def require_cross_replica(strategy: Any, method: str | None = None) -> None:
@@ -21,7 +40,7 @@ def require_cross_replica(strategy: Any, method: str | None = None) -> None:
         method: the message of the error in replica context; None for the usual one.
     """
     frame = ambient.current()
-    owner = None if strategy._is_default else strategy
+    owner = None if strategy is _Default.strategy else strategy
     if frame.strategy is None or frame.strategy is owner:
         if frame.strategy is None or frame.mode != ambient.REPLICA:
             return
@@ -43,17 +62,18 @@ def scope_of(strategy: Any) -> Iterator[None]:
     """Enters cross-replica context of `strategy` for a block, unless already in it."""
     frame = ambient.current()
     # The same frame object, so that `function` and scopes recognize it.
-    if strategy._is_default or frame.strategy is strategy:
+    if strategy is _Default.strategy or frame.strategy is strategy:
         yield
         return
-    extended = strategy._extended
+    # The fields as they are: every eager call comes here, and a property costs a call.
+    extended = strategy._extended  # noqa: SLF001
     with ambient.push(
         strategy=strategy,
         mode=ambient.CROSS,
         replica=None,
         port=None,
         copy=None,
-        placement=extended._placement,
+        placement=extended._placement,  # noqa: SLF001
         # Tells the creators from before the scope from those inside it.
         outer_creators=len(frame.creators),
         creators=(*frame.creators, *_custom_creators(extended)),

@@ -88,8 +88,7 @@ def experimental_set_strategy(strategy: base.Strategy | None) -> None:
             "Must not be called inside a `tf.distribute.Strategy` scope."
         )
     ambient.set_root(ambient.ROOT)
-    # Private: programs see the class of strategies, and TensorFlow has no such name.
-    if strategy is None or strategy._is_default:  # noqa: SLF001
+    if strategy is None or call_context.is_default(strategy):
         return
     # The frame of a scope is kept as the one to start from.
     with call_context.scope_of(strategy):

@@ -8,7 +8,7 @@ from typing import Any, final
 
 from unisono._src.execution import contexts
 from unisono._src.foundation import ambient
-from unisono._src.strategies import base, local
+from unisono._src.strategies import base, call_context, local
 
 
 @final
@@ -44,10 +44,9 @@ class _DefaultExtended(local.SingleExtended):
 class _DefaultDistributionStrategy(base.Strategy):
     """The strategy that distributes nothing; there is one object of it."""
 
-    _is_default = True
-
     def __init__(self) -> None:
         super().__init__(_DefaultExtended(self))
+        call_context.set_default(self)
 
 
 @functools.cache

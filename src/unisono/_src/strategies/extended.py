@@ -4,14 +4,11 @@ A strategy is made by subclassing this class and implementing the methods whose 
 start with an underscore; the container class only builds it.
 """
 
-# `_is_default` belongs to strategies and `_merge_call` to replica contexts. They stay
-# private because programs see these classes.
-# ruff: noqa: SLF001
-
 from __future__ import annotations
 
 import abc
 import contextlib
+import copy
 import dataclasses
 import weakref
 from collections.abc import Callable, Sequence
@@ -20,7 +17,7 @@ from typing import Any
 import jax
 
 from unisono._src import input as pipelines
-from unisono._src.execution import function
+from unisono._src.execution import contexts, function
 from unisono._src.foundation import ambient, nest, options
 from unisono._src.foundation.process_bound import ProcessBound
 from unisono._src.foundation.public_names import publish
@@ -69,7 +66,6 @@ class StrategyExtended(ProcessBound):
     def __init__(self, container_strategy: Any) -> None:
         # Weak, so that the two do not keep each other alive.
         self._container_ref = weakref.ref(container_strategy)
-        self._default_options = options.CommunicationOptions()
 
     def _container_strategy(self) -> Any:
         container = self._container_ref()
@@ -160,12 +156,14 @@ class StrategyExtended(ProcessBound):
     def _distribute_from_function(self, dataset_fn: Any, options: Any) -> Any:
         raise _not_implemented_error()
 
-    def _rebind(self, container: Any) -> None:
-        """Makes this object that of another strategy; `copy.deepcopy` needs it."""
-        self._container_ref = weakref.ref(container)
+    def _copy_for(self, container: Any) -> StrategyExtended:
+        """Returns a copy that belongs to another strategy."""
+        made: StrategyExtended = copy.copy(self)
+        made._container_ref = weakref.ref(container)
         if self._placement is not None:
             moved = dataclasses.replace(self._placement, strategy=container)
-            self._placement = moved
+            made._placement = moved
+        return made
 
     def _get_local_replica_id(self, replica_id: int) -> int:
         if self._placement is None:
@@ -340,7 +338,7 @@ class StrategyExtended(ProcessBound):
         [True, False]
         """
         strategy = self._container_strategy()
-        owner = None if strategy._is_default else strategy
+        owner = None if call_context.is_default(strategy) else strategy
         return getattr(v, "distribute_strategy", self) is owner
 
     def colocate_vars_with(
@@ -367,12 +365,13 @@ class StrategyExtended(ProcessBound):
         """
         strategy = self._container_strategy()
         is_here = ambient.current().strategy is strategy
-        if not is_here and not strategy._is_default:
+        is_default = call_context.is_default(strategy)
+        if not is_here and not is_default:
             raise RuntimeError(
                 f'Need to be inside "with strategy.scope()" for {strategy!r}'
             )
         target = colocate_with_variable
-        is_devices = isinstance(target, tuple) and not strategy._is_default
+        is_devices = isinstance(target, tuple) and not is_default
         # TensorFlow's documentation allows it, though its `MirroredStrategy` raises.
         if is_devices and target == self.non_slot_devices([]):
             return ambient.push(colocate=target)
@@ -554,7 +553,7 @@ class StrategyExtended(ProcessBound):
         in_replica = frame.mode == ambient.REPLICA and frame.replica is not None
         if in_replica and frame.strategy is strategy:
             # The replicas meet here, so that one call updates all copies.
-            return frame.replica._merge_call(
+            return contexts.merge_replicas(
                 lambda _, *a, **k: self._update_together(var, fn, a, k, group),
                 args,
                 kwargs,

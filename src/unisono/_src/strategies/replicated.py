@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import dataclasses
 import functools
 import itertools
 import logging
@@ -62,9 +63,10 @@ class Replicated(local.LocalExtended, abc.ABC):
         placement: storage.Placement,
         communication: options.CommunicationOptions | None = None,
     ) -> None:
+        chosen = placement.communication.merge(communication)
+        placement = dataclasses.replace(placement, communication=chosen)
         super().__init__(container_strategy, placement)
         self._cross_device_ops: CrossDeviceOps | None = placement.ops
-        self._default_options = self._default_options.merge(communication)
         self._copies = self._topology.copies
         # Parsed once: `Strategy.reduce` asks for it at every call.
         self._reduced_at = destinations.device_target(self._topology.home)
@@ -224,7 +226,7 @@ class Replicated(local.LocalExtended, abc.ABC):
             op,
             [pairs[i][0].local for i in own],
             self._topology.replicas,
-            self._default_options.merge(options).bytes_per_pack,
+            self._placement.communication.merge(options).bytes_per_pack,
         )
         known = dict(zip(own, totals, strict=True))
         return [

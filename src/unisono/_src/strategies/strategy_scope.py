@@ -1,24 +1,14 @@
 """Enters and leaves the scope of a strategy, as ``with strategy.scope():`` does."""
 
-# `_is_default` belongs to strategies. It stays private because programs see the class.
-# ruff: noqa: SLF001
-
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Generic, Protocol, TypeVar, final
+from typing import Any, Generic, TypeVar, final
 
 from unisono._src.foundation import ambient, library_hooks
 from unisono._src.strategies import call_context
 
-
-class _HasScope(Protocol):
-    """The part of a strategy that its scope looks at."""
-
-    _is_default: bool
-
-
-_Strategy = TypeVar("_Strategy", bound=_HasScope)
+_Strategy = TypeVar("_Strategy")
 
 
 @final
@@ -63,7 +53,7 @@ class StrategyScope(Generic[_Strategy]):
         stack.__exit__(*exc)
         outer = ambient.current()
         # Inside a scope of the same strategy there was nothing to enter.
-        is_nested = outer is found and not self._strategy._is_default
+        is_nested = outer is found and not call_context.is_default(self._strategy)
         self._left = self._left or not is_nested
         if found is not frame and found.strategy is not self._strategy:
             # A block around it was left first, with an error; this one ended then.
@@ -95,11 +85,9 @@ class StrategyScope(Generic[_Strategy]):
 def check_scope(strategy: Any) -> None:
     """Raises unless the scope of `strategy` may be entered here."""
     frame = ambient.current()
-    if strategy._is_default:
-        if frame.strategy is not None:
-            raise RuntimeError(
-                "Must not nest tf.distribute.Strategy scopes: the default strategy's "
-                f"scope cannot be entered inside that of {frame.strategy!r}."
-            )
-        return
+    if frame.strategy is not None and call_context.is_default(strategy):
+        raise RuntimeError(
+            "Must not nest tf.distribute.Strategy scopes: the default strategy's "
+            f"scope cannot be entered inside that of {frame.strategy!r}."
+        )
     call_context.require_cross_replica(strategy)

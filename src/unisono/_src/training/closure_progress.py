@@ -1,8 +1,5 @@
 """`ClosureProgress`: shows how many scheduled functions workers have run."""
 
-# The coordinator keeps its runners to itself: programs see its class.
-# ruff: noqa: SLF001
-
 from __future__ import annotations
 
 import collections
@@ -11,6 +8,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, final
 
+from unisono._src.coordinator import parameter_server
 from unisono._src.coordinator.cluster_coordinator import ClusterCoordinator
 from unisono._src.foundation.public_names import publish
 from unisono._src.training import progress
@@ -126,7 +124,7 @@ class _ClosureMeter:
     unit = "closures"
 
     def __init__(self, coordinator: ClusterCoordinator) -> None:
-        self._runners = coordinator._runners
+        self._runners = parameter_server.cluster_of(coordinator.strategy).runners
         self._first = [0] * len(self._runners)
         # When it was stopped, and what was counted until then.
         self._last: tuple[float, tuple[int, ...]] | None = None

@@ -46,7 +46,7 @@ class Metric:
 
     def __init__(self, name: str | None = None, dtype: DTypeLike = jnp.float32) -> None:
         self.name = name or type(self).__name__.lower()
-        self.dtype: DTypeLike = jax_types.usable(dtype)
+        self.dtype: DTypeLike = jax_types.usable_type(dtype)
         self._variables: list[Variable] = []
         # Keras' metric that computes the same, for `Model.compile`.
         self.keras_name: str | None = None

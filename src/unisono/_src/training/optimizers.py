@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src.execution import function, sharded_update
+from unisono._src.execution import contexts, function, sharded_update
 from unisono._src.execution.gradient_tape import GradientTape
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import (
@@ -261,7 +261,7 @@ class Optimizer:
         else:
             # `merge_call` is for a program's functions, which run once; this one may be
             # called again.
-            replica._merge_call(self._merge, args=(dense, given))  # noqa: SLF001
+            contexts.merge_replicas(self._merge, args=(dense, given))
 
     def apply(
         self,
@@ -466,7 +466,7 @@ class Optimizer:
         if replica is None:
             self._finish(_find_idle(given))
         else:
-            replica._merge_call(  # noqa: SLF001
+            contexts.merge_replicas(
                 lambda _, marks: self._finish(_find_idle(marks)), (given,)
             )
 

@@ -554,7 +554,7 @@ _INTEGERS = (np.int32, np.uint32, np.int64, np.uint64)
 def _float_type(dtype: Any) -> np.dtype[Any]:
     if np.dtype(dtype) not in [np.dtype(x) for x in _FLOATS]:
         raise TypeError(f"Expected a type of floats, received {np.dtype(dtype)}.")
-    found: np.dtype[Any] = np.dtype(jax_types.usable(np.dtype(dtype)))
+    found: np.dtype[Any] = np.dtype(jax_types.usable_type(np.dtype(dtype)))
     return found
 
 
@@ -563,7 +563,7 @@ def _integer_type(dtype: Any) -> np.dtype[Any]:
         raise TypeError(
             f"Expected a type of integers of 32 or 64 bits, received {np.dtype(dtype)}."
         )
-    found: np.dtype[Any] = np.dtype(jax_types.usable(np.dtype(dtype)))
+    found: np.dtype[Any] = np.dtype(jax_types.usable_type(np.dtype(dtype)))
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -84,6 +85,12 @@ def find_own_variable(x: Any) -> Any:
     `Variable`. Anything else is returned as it is.
     """
     return getattr(x, "_unisono_variable", x)
+
+
+def set_library_variable(x: Any, variable: Any) -> None:
+    """Says for which variable of Keras a `Variable` keeps the value."""
+    # Private, because programs see the class. Weak, because that one has this.
+    x._library_variable = weakref.ref(variable)  # noqa: SLF001
 
 
 def find_library_variable(x: Any) -> Any:

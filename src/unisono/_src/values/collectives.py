@@ -429,7 +429,8 @@ def shards(x: jax.Array, topology: Topology) -> Sequence[jax.Array]:
     if not isinstance(x, ArrayImpl):
         # Random keys are a class of their own.
         return [s.data for s in x.addressable_shards][:: topology.num_logical_devices]
-    # The public `addressable_shards` makes an object for each piece at every read.
+    # The public `addressable_shards` makes an object for each piece at every read. JAX
+    # 0.10 to 0.12 have the pieces under this name.
     pieces: Sequence[jax.Array] = x._arrays  # noqa: SLF001
     return pieces[:: topology.num_logical_devices]
 

@@ -169,7 +169,7 @@ def lower(x: Any) -> Any:
 
     Anything else is returned as it is.
     """
-    while isinstance(x, TapeTracer) and not x._trace.is_recording:  # noqa: SLF001
+    while isinstance(x, TapeTracer) and not jax_traces.trace_of(x).is_recording:
         x = x.primal
     return x
 
@@ -242,7 +242,7 @@ class _TapeTrace(_LinearizeTrace):  # type: ignore[misc, valid-type]
 
     def find_tangent(self, x: Any) -> Any:
         """Returns the tangent of a value, recording or not; None if it has none."""
-        while isinstance(x, _LinearizeTracer) and x._trace is not self:  # noqa: SLF001
+        while isinstance(x, _LinearizeTracer) and jax_traces.trace_of(x) is not self:
             if not isinstance(x, TapeTracer):
                 return None
             x = x.primal  # A value of an inner tape.
@@ -253,7 +253,7 @@ class _TapeTrace(_LinearizeTrace):  # type: ignore[misc, valid-type]
 
     def to_primal_tangent_pair(self, val: Any) -> tuple[Any, Any]:
         """Returns a value without and with its derivative, as JAX's rules need it."""
-        if isinstance(val, _LinearizeTracer) and val._trace is self:  # noqa: SLF001
+        if isinstance(val, _LinearizeTracer) and jax_traces.trace_of(val) is self:
             if self.is_recording:
                 return val.primal, val.tangent
             return val.primal, _zero_tangent(val.primal)
@@ -273,7 +273,7 @@ class _TapeTrace(_LinearizeTrace):  # type: ignore[misc, valid-type]
         """Returns the results of an operation with our own class of tracers."""
         if isinstance(out, (list, tuple)):
             return [self.keep(x) for x in out]
-        if type(out) is _LinearizeTracer and out._trace is self:  # noqa: SLF001
+        if type(out) is _LinearizeTracer and jax_traces.trace_of(out) is self:
             return TapeTracer(self, out.primal, out.tangent)
         return out
 

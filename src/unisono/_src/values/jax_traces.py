@@ -6,6 +6,7 @@ JAX has no public way to do this, so this module uses its internals.
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,12 @@ from jax._src.interpreters import ad, batching, partial_eval
 def current() -> Any:
     """Returns the trace that the running code belongs to."""
     return core.trace_ctx.trace
+
+
+# Returns the trace that a tracer belongs to. JAX (0.10 to 0.12) keeps it in a private
+# attribute of all its tracers and has no public way to ask. If it goes away, no program
+# can be traced any more. This is no function of ours: tapes ask at every operation.
+trace_of = operator.attrgetter("_trace")
 
 
 def base_trace(trace: Any = None) -> Any:

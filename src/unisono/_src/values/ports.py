@@ -88,8 +88,7 @@ class SpmdPort(Port):
             # An array whose value is known comes from outside the function, unless an
             # operation in it has said that it made it.
             return id(x) not in self._own
-        # JAX has no public way to ask which trace a tracer belongs to.
-        return any(x._trace is t for t in self._outer)  # noqa: SLF001
+        return any(jax_traces.trace_of(x) is t for t in self._outer)
 
 
 @final
@@ -178,7 +177,7 @@ class LockstepPort(Port):
     def _strip_gradients(self, x: Any) -> Any:
         """Returns the value of `x` outside the gradients that the replica is in."""
         while isinstance(x, jax.core.Tracer):
-            trace = x._trace  # noqa: SLF001
+            trace = jax_traces.trace_of(x)
             if trace is self.level:
                 break
             # Only gradients have a value beneath them; any other trace is the

@@ -176,7 +176,7 @@ def start(group: ProcessGroup, mode: str, stall_seconds: float) -> None:
     # JAX's backend waits for the backends of the others when it starts.
     _wait_for(
         lambda: devices.start(has_peers=True, stall_seconds=stall_seconds),
-        made.missing,
+        made.explain_absence,
     )
     _started.group = group
     # A worker with one CPU device waits for its peers alone, and its collective breaks

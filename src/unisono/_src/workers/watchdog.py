@@ -75,9 +75,9 @@ def wait_for_result(array: Any) -> None:
         CURRENT.guard.wait_for_result(array)
 
 
-def missing(worker: int) -> errors.WorkerError | None:
-    """Returns why a worker that is waited for does not come; see `Guard.missing`."""
-    return None if CURRENT.guard is None else CURRENT.guard.missing(worker)
+def explain_absence(worker: int) -> errors.WorkerError | None:
+    """Returns why a worker that is waited for does not come; None if not known."""
+    return None if CURRENT.guard is None else CURRENT.guard.explain_absence(worker)
 
 
 def notice(error: errors.WorkerError) -> errors.WorkerError:

@@ -207,7 +207,7 @@ class Guard:
         while late := [i for i, r in self._records.items() if r.beat < 0]:
             with contextlib.suppress(RuntimeError):
                 self._exchange_records()
-            found = self.missing(late[0])
+            found = self.explain_absence(late[0])
             if found is None and time.monotonic() > until:
                 found = worker_records.lost_error(
                     self._records[late[0]], time.monotonic()
@@ -216,7 +216,7 @@ class Guard:
                 raise self.notice(found)
             time.sleep(self._tick / 10)
 
-    def missing(self, worker: int | None = None) -> errors.WorkerError | None:
+    def explain_absence(self, worker: int | None = None) -> errors.WorkerError | None:
         """Returns why a worker does not do what this one waits for.
 
         Args:
@@ -262,7 +262,7 @@ class Guard:
             with contextlib.suppress(RuntimeError):
                 self._exchange_records()
             late = [r.worker for r in self._records.values() if r.step < self.step]
-            found = self.missing(late[0]) if late else self.verdict
+            found = self.explain_absence(late[0]) if late else self.verdict
             if found is not None:
                 raise self.notice(found)
             if not late:
@@ -295,7 +295,7 @@ class Guard:
                 return str(self._client.blocking_key_value_get(key, 500))
             except Exception:
                 now = time.monotonic()
-                found = self.missing(worker)
+                found = self.explain_absence(worker)
                 if found is None and now > until:
                     found = self._standpoint().stalled(self._records[worker], now)
                 if found is not None:
@@ -469,7 +469,7 @@ class Guard:
         # Here this worker does wait for the others, so a short silence is enough. A
         # worker that has just died needs this long to be found silent.
         until = time.monotonic() + self._dead + 2 * self._tick
-        while (found := self.missing()) is None and time.monotonic() < until:
+        while (found := self.explain_absence()) is None and time.monotonic() < until:
             with contextlib.suppress(Exception):
                 self._exchange_records()
             time.sleep(self._tick / 2)

@@ -152,7 +152,7 @@ class Board:
             except RuntimeError:
                 if self._cancelled:
                     raise Cancelled(self._topic) from None
-                found = watchdog.missing(worker)
+                found = watchdog.explain_absence(worker)
                 if found is None and time.monotonic() < until:
                     continue
                 # The worker may have posted the note just before its end.

@@ -20,7 +20,7 @@ from unisono.train import load_checkpoint as NewCheckpointReader
 
 # Tells what to write for TensorFlow's names that are not here.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names("unisono.compat.v1.train", {})
+    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.compat.v1.train", {})
 
 __all__ = [
     "Checkpoint",

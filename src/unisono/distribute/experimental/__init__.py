@@ -28,7 +28,7 @@ if _typing.TYPE_CHECKING:
 
 # Loaded on first use: not every program has several workers, or a TPU.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names(
+    __getattr__, __dir__ = _lazy_names.make_lookups(
         "unisono.distribute.experimental",
         {
             "MultiWorkerMirroredStrategy": (

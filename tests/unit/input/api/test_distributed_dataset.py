@@ -244,7 +244,7 @@ def test_steps_that_not_all_replicas_have_an_element_for_can_be_dropped(mode):
     def count(drops):
         options = uni.distribute.InputOptions(experimental_replication_mode=modes[mode])
         made = strategy.distribute_datasets_from_function(make, options)
-        made = made._with_whole_steps() if drops else made
+        made = made.with_whole_steps() if drops else made
         said = "dropped" if drops else "empty batches"
         assert said in made.describe().remainder
         return [

@@ -431,7 +431,7 @@ def test_whole_steps_are_logged_as_such(caplog):
         made = mirrored(2).distribute_datasets_from_function(
             lambda context: Dataset.range(5).batch(2)
         )
-        made._with_whole_steps()
+        made.with_whole_steps()
     line = caplog.records[-1].getMessage()
     assert line == made.describe().line
     assert "3 elements, 1 step)" in line

@@ -134,7 +134,8 @@ def _meet(ray: Any, key: str, rank: int, size: int, seconds: float) -> list[str]
     deadline = time.monotonic() + seconds
     while True:
         note = {"own": own, "address": mine, "seen": seen}
-        # Ray has no public key-value store; Ray's own libraries use this one.
+        # Ray has no public key-value store; its own libraries use this one, with
+        # functions of these names (`_read_note` has the other).
         store._internal_kv_put(  # noqa: SLF001
             f"{key}/{rank}".encode(), json.dumps(note).encode(), True, namespace=_SPACE
         )

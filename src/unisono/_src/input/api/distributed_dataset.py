@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import abc
 import collections
+import dataclasses
 import functools
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, final
 
 from unisono._src.execution import host_inputs, specs
@@ -48,6 +49,32 @@ _NUMBERS = itertools.count()
 _NICE = 5
 
 
+@final
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """How this worker reads a distributed dataset.
+
+    Attributes:
+        open: returns the steps on their devices, read ahead where that pays.
+        kind: the kind of position in a saved state.
+        is_common: whether every worker reads everything and knows what others get.
+        plans: the plans of what it reads: one, or one for each replica.
+        topology: the replicas.
+    """
+
+    open: Callable[[], prefetch.Ahead]
+    kind: str
+    is_common: bool
+    plans: Sequence[nodes.Node]
+    topology: Topology
+
+
+def reading_of(dataset: DistributedDataset) -> Reading:
+    """Returns how this worker reads a distributed dataset."""
+    # Private, because programs see the class.
+    return dataset._reading()  # noqa: SLF001
+
+
 # From the source to the program, one cursor around the other: the worker's plan, steps
 # (`steps.Cut` and its like), agreement between workers (`Together`), devices
 # (`Placed`), and the thread (`Ahead`), which remembers positions. Everything up to
@@ -73,13 +100,15 @@ class DistributedIterator(ProcessBound, iterators.PositionedIterator):
 
     def __init__(self, dataset: DistributedDataset) -> None:
         super().__init__()
-        self._ahead = dataset._open()  # noqa: SLF001
+        reading = reading_of(dataset)
+        self._ahead = reading.open()
         # How far each of the last elements moved the position, and the same for those
         # that were put back: `put_back` must undo exactly that.
         self._pulled: collections.deque[int] = collections.deque(maxlen=prefetch.BACK)
         self._back: list[int] = []
         self._dataset = dataset
-        self._kind = dataset._kind  # noqa: SLF001
+        self._kind = reading.kind
+        self._is_common = reading.is_common
 
     @property
     def element_spec(self) -> Any:
@@ -123,7 +152,7 @@ class DistributedIterator(ProcessBound, iterators.PositionedIterator):
         None if each worker has a position of its own. The whole state may differ even
         where the position is the same, by how far a thread has read ahead.
         """
-        if not self._dataset._by_data:  # noqa: SLF001
+        if not self._is_common:
             return None
         return lambda state: state["position"]["index"]
 
@@ -190,9 +219,9 @@ class DistributedDataset(ProcessBound, abc.ABC):
         mode = self._options.experimental_replication_mode
         self._per_replica = mode is not input_options.InputReplicationMode.PER_WORKER
 
-    def _use_plans(self, given: nodes.Node, own: nodes.Node) -> None:
-        """Takes the plan that was given, and this worker's part of it, to be read."""
-        self._given, self._node = given, own
+    def _use_plans(self, given: nodes.Node, own: Sequence[nodes.Node]) -> None:
+        """Reads `own`, which are this worker's part of the plan that was `given`."""
+        self._given, self._plans, self._node = given, own, own[0]
         self._topic = f"input {next(_NUMBERS)}"
         self._iterators = itertools.count()
 
@@ -232,6 +261,12 @@ class DistributedDataset(ProcessBound, abc.ABC):
     @abc.abstractmethod
     def _open(self) -> prefetch.Ahead:
         """Returns the steps on their devices, read ahead where that pays."""
+
+    def _reading(self) -> Reading:
+        """Returns how this worker reads it."""
+        return Reading(
+            self._open, self._kind, self._by_data, self._plans, self._topology
+        )
 
     @property
     def cardinality(self) -> host_numbers.HostInt64:
@@ -356,7 +391,7 @@ class DistributedBatches(DistributedDataset):
             given, self._decision, self._share.workers, self._share.worker
         )
         self._use_plans(
-            given, map_processes.run_in_processes(own, wanted.worker_processes)
+            given, [map_processes.run_in_processes(own, wanted.worker_processes)]
         )
         # Workers that share a dataset must shuffle it alike, or they would read some
         # elements twice. With OFF each one reads everything in an order of its own.
@@ -431,14 +466,14 @@ class DistributedDatasetsFromFunction(DistributedDataset):
                 "InputReplicationMode.PER_REPLICA is only supported in "
                 "`distribute_datasets_from_function` of tf.distribute.MirroredStrategy."
             )
-        self._nodes = [_call_dataset_fn(dataset_fn, c) for c in self._contexts()]
-        self._use_plans(self._nodes[0], self._nodes[0])
+        made = [_call_dataset_fn(dataset_fn, c) for c in self._contexts()]
+        self._use_plans(made[0], made)
         if self._per_replica:
             self._kind = "elements per replica"
         _log.info("%s", self._describe(look=False).line)
 
-    def _with_whole_steps(self) -> DistributedDatasetsFromFunction:
-        """Returns the dataset, which now ends before a step that lacks an element."""
+    def with_whole_steps(self) -> DistributedDatasetsFromFunction:
+        """Ends the steps before the first for which some replica has no element."""
         self._drops = True
         _log.info("%s", self._describe(look=False).line)
         return self
@@ -473,7 +508,7 @@ class DistributedDatasetsFromFunction(DistributedDataset):
 
     def _describe(self, look: bool) -> report.InputDescription:
         """Does what `describe` does; reads an element only if `look` is True."""
-        given, share = self._nodes, self._share
+        given, share = self._plans, self._share
         return function_table.describe_elements(given, share, self._drops, look)
 
     def _open(self) -> prefetch.Ahead:
@@ -482,11 +517,11 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         )
         if self._per_replica:
             made: cursors.Cursor = steps.Separate(
-                [n.cursor() for n in self._nodes], missing
+                [n.cursor() for n in self._plans], missing
             )
         else:
             made = steps.Dealt(self._given.cursor(), self._share, missing)
-        cheap = all(cheap_plans.is_cheap(n) for n in self._nodes)
+        cheap = all(cheap_plans.is_cheap(n) for n in self._plans)
         return self._place(made, self._given, 0 if cheap else self._steps_ahead)
 
 

@@ -71,7 +71,7 @@ class _RecordDataset(_FileDataset, abc.ABC):
         name: str | None = None,
     ) -> None:
         packed = files.check_compression(compression_type)
-        argument_checks.natural(buffer_size, "buffer_size")
+        argument_checks.nonnegative_integer(buffer_size, "buffer_size")
         kind = self._kind
         super().__init__(
             filenames,
@@ -168,11 +168,11 @@ class FixedLengthRecordDataset(_FileDataset):
         name: str | None = None,
     ) -> None:
         kind = files.check_compression(compression_type)
-        argument_checks.natural(buffer_size, "buffer_size")
+        argument_checks.nonnegative_integer(buffer_size, "buffer_size")
         layout = (
-            argument_checks.positive(record_bytes, "record_bytes"),
-            argument_checks.natural(header_bytes, "header_bytes"),
-            argument_checks.natural(footer_bytes, "footer_bytes"),
+            argument_checks.positive_integer(record_bytes, "record_bytes"),
+            argument_checks.nonnegative_integer(header_bytes, "header_bytes"),
+            argument_checks.nonnegative_integer(footer_bytes, "footer_bytes"),
         )
         super().__init__(
             filenames,

@@ -49,7 +49,7 @@ class _MapDatasetElements(columnar.OfGrain):
             index = self._iterator.get_state()["next_index"]
             if index < self._total:
                 self._pass_over()
-                raise iterables.stop_iteration_error(
+                raise cursors.stop_iteration_error(
                     f"Making element {index} of the MapDataset"
                 )
         return found

@@ -173,9 +173,15 @@ def _copy_stream(stream: Any) -> Any:
     # `copy.copy` will not do: the copy of a stream would share its `__dict__`. The
     # private attributes are the only access to what holds position and epoch.
     own.__dict__.update(stream.__dict__)
-    own._ex_iterable = _copy_part(stream._ex_iterable)  # noqa: SLF001
+    own._ex_iterable = _copy_part(_last_part(stream))
     own._epoch = copy.deepcopy(stream._epoch)  # noqa: SLF001
     return own
+
+
+def _last_part(stream: Any) -> Any:
+    """Returns the part of a stream that gives its examples."""
+    # `datasets` has no public name for it.
+    return stream._ex_iterable  # noqa: SLF001
 
 
 def _is_part(x: Any) -> bool:
@@ -209,7 +215,7 @@ def _order_key(stream: Any) -> str | None:
     """Returns a text that differs between shuffled orders; None without a shuffle."""
     drawn = [
         repr(part.generator.bit_generator.state)
-        for part in _parts(stream._ex_iterable)  # noqa: SLF001
+        for part in _parts(_last_part(stream))
         if hasattr(part, "buffer_size")  # A shuffle buffer.
     ]
     return hashlib.sha256("".join(drawn).encode()).hexdigest()[:16] if drawn else None
@@ -228,8 +234,8 @@ class HuggingFaceStream(iterables.Loader):
 
     @functools.cached_property
     def _kinds(self) -> dict[str, Any]:
-        # If the user has set a format, the values have their types already. This is
-        # cached because `features` makes a copy each time.
+        # If the user has set a format, the values have their types already; `datasets`
+        # has no public name for it. Cached because `features` makes a copy each time.
         is_formatted = self.source._formatting  # noqa: SLF001
         features = None if is_formatted else self.source.features
         return hugging_face_columns.types(features) if features else {}
@@ -247,8 +253,7 @@ class HuggingFaceStream(iterables.Loader):
     @property
     def is_batched(self) -> bool:
         """Whether the rows are batches that `IterableDataset.batch` made."""
-        parts = _parts(self.source._ex_iterable)  # noqa: SLF001
-        return any(map(_is_batching, parts))
+        return any(map(_is_batching, _parts(_last_part(self.source))))
 
     def _spec(self) -> Any:
         element = nodes.first_element(self)

@@ -67,7 +67,7 @@ class _PyDatasetBatches(cursors.Cursor):
             )
         except StopIteration as e:
             name = f"{type(self._source).__name__}.__getitem__({number})"
-            raise iterables.stop_iteration_error(name) from e
+            raise cursors.stop_iteration_error(name) from e
         return elements.map_leaves(elements.copy_array, batch)
 
     def _end(self) -> None:

@@ -52,7 +52,7 @@ class HostArray(np.ndarray):
         TensorShape(self.shape).assert_is_compatible_with(shape)
 
     def __getitem__(self, key: Any) -> Any:
-        return host_numbers.with_numpy(super().__getitem__(key))
+        return host_numbers.to_host_number(super().__getitem__(key))
 
     def __hash__(self) -> int:  # type: ignore[override]
         # The sum of an array is of this class, too, and may be the key of a dict.

@@ -50,7 +50,9 @@ class Elements(Iterator[Any]):
             if self._is_exact:
                 # Counted, so that the next call continues with the batch after it.
                 self._taken += 1
-                raise stop_iteration_error(f"Making batch {self._taken - 1}") from e
+                raise cursors.stop_iteration_error(
+                    f"Making batch {self._taken - 1}"
+                ) from e
             if failure is None:
                 raise
             raise _ended_error(failure) from None
@@ -164,18 +166,12 @@ class Numbered:
         try:
             return self._source[index]
         except StopIteration as e:
-            raise stop_iteration_error(f"{type(self._source).__name__}[{index}]") from e
+            raise cursors.stop_iteration_error(
+                f"{type(self._source).__name__}[{index}]"
+            ) from e
 
     def __str__(self) -> str:
         return type(self._source).__name__
-
-
-def stop_iteration_error(what: str) -> RuntimeError:
-    """Returns the error for a user's `StopIteration`, which would end the data."""
-    return RuntimeError(
-        f"{what} raised StopIteration, which would end the data without an error. "
-        "Does it call next() on an iterator that has no more elements?"
-    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

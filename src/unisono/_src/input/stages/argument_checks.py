@@ -20,7 +20,7 @@ Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 Paths = Path | Sequence[Path] | np.ndarray
 
 
-def positive(value: Any, what: str) -> int:
+def positive_integer(value: Any, what: str) -> int:
     """Returns a whole number that is at least 1.
 
     Raises:
@@ -34,7 +34,7 @@ def positive(value: Any, what: str) -> int:
     return number
 
 
-def natural(value: Any, what: str) -> int:
+def nonnegative_integer(value: Any, what: str) -> int:
     """Returns a whole number that is at least 0; 0 for None.
 
     Raises:

@@ -84,13 +84,13 @@ TABLE: dict[str, dict[str, _Check]] = {
     },
     "filter": {"predicate": checks.function},
     "batch": {
-        "batch_size": checks.positive,
+        "batch_size": checks.positive_integer,
         "drop_remainder": checks.flag,
         "num_parallel_calls": checks.parallel,
         "deterministic": _IGNORED,
     },
     "padded_batch": {
-        "batch_size": checks.positive,
+        "batch_size": checks.positive_integer,
         "padded_shapes": _COMPARED,
         "padding_values": _COMPARED,
         "drop_remainder": checks.flag,
@@ -110,7 +110,7 @@ TABLE: dict[str, dict[str, _Check]] = {
     "interleave": {
         "map_func": checks.function,
         "cycle_length": checks.cycle,
-        "block_length": checks.optional(checks.positive),
+        "block_length": checks.optional(checks.positive_integer),
         "num_parallel_calls": checks.parallel,
         "deterministic": _IGNORED,
     },
@@ -119,9 +119,9 @@ TABLE: dict[str, dict[str, _Check]] = {
     "cache": {"filename": checks.path},
     "enumerate": {"start": checks.integer},
     "window": {
-        "size": checks.positive,
-        "shift": checks.optional(checks.positive),
-        "stride": checks.positive,
+        "size": checks.positive_integer,
+        "shift": checks.optional(checks.positive_integer),
+        "stride": checks.positive_integer,
         "drop_remainder": checks.flag,
     },
     "take_while": {"predicate": checks.function},

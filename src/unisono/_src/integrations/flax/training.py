@@ -10,7 +10,7 @@ from typing import Any
 import jax
 from flax import nnx
 
-from unisono._src.execution import function
+from unisono._src.execution import contexts, function
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import ReduceOp
 from unisono._src.integrations.flax import server_updates
@@ -35,7 +35,7 @@ def wrap_update(original: Callable[..., Any]) -> Callable[..., Any]:
         )
         # As a flat list: `merge_call` regroups what it is given, and NNX states are
         # structures that only JAX knows.
-        return frame.replica._merge_call(merge, args=(leaves,))  # noqa: SLF001
+        return contexts.merge_replicas(merge, args=(leaves,))
 
     return update
 
@@ -63,7 +63,7 @@ def _check_made_in(strategy: Any, node: Any, what: str) -> None:
                 "it. Create the model and its nnx.Optimizer inside "
                 "`with strategy.scope():`."
             )
-            raise errors.see(ValueError(message), "Not created in the scope")
+            raise errors.add_section(ValueError(message), "Not created in the scope")
 
 
 def _reduce_and_update(

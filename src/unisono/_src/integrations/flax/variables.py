@@ -252,7 +252,7 @@ def wrap_creation(original: Callable[..., Any]) -> Callable[..., Any]:
         elif _may_be_kept(made):
             # Its value is that of one layer of many, for example: JAX gives the value
             # of the variable to what the transformation returns.
-            made._var_metadata[_MADE_INSIDE] = True  # noqa: SLF001
+            made.set_metadata(_MADE_INSIDE, True)
         return made
 
     return create
@@ -287,6 +287,7 @@ def _adopt_below(node: Any) -> Any:
         is_marked = _MADE_INSIDE in found.get_metadata()
         # A variable without a value, as after `nnx.eval_shape`, stays marked.
         if is_marked and isinstance(found.get_raw_value(), jax.Array):
+            # NNX (Flax 0.12) has no public way to remove an entry.
             del found._var_metadata[_MADE_INSIDE]  # noqa: SLF001
             _adopt(found)
     return node

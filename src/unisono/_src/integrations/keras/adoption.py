@@ -23,9 +23,9 @@ from keras.src.backend.jax import trainer
 from keras.src.optimizers import base_optimizer
 
 from unisono._src.foundation import ambient, errors
-from unisono._src.integrations.keras import variables
+from unisono._src.integrations.keras import internals, variables
 from unisono._src.state import frames
-from unisono._src.strategies import current, default
+from unisono._src.strategies import call_context, current, default
 
 # Under these names a model has its strategy, and the variables that it had found made
 # outside when the scope ended in which it was made.
@@ -92,12 +92,8 @@ def _find_training_variables(model: Any) -> list[Any]:
     # A model of the program's own may have more optimizers than Keras knows.
     parts = [x for x in vars(model).values() if isinstance(x, _TRAINING)]
     parts += model.metrics
-    compiled = model._compile_metrics  # noqa: SLF001
-    if compiled is not None and not compiled.built:
-        # Keras lists the metrics that were given to `compile` only after a first batch.
-        # It has no public name for them before.
-        given = [compiled._user_metrics, compiled._user_weighted_metrics]  # noqa: SLF001
-        parts += [m for m in tree.flatten(given) if isinstance(m, keras.metrics.Metric)]
+    given = tree.flatten(internals.unlisted_metrics(model))
+    parts += [m for m in given if isinstance(m, keras.metrics.Metric)]
     return [v for part in parts for v in part.variables]
 
 
@@ -105,8 +101,8 @@ def _find_models(obj: Any) -> list[Any]:
     """Return the models among the layers that an object reaches."""
     if not isinstance(obj, keras.Layer):
         return []
-    # Keras has no public list of a layer's layers at every depth.
-    return [x for x in obj._flatten_layers() if isinstance(x, trainer.JAXTrainer)]  # noqa: SLF001
+    found = internals.all_layers(obj)
+    return [x for x in found if isinstance(x, trainer.JAXTrainer)]
 
 
 # A model and its strategy.
@@ -141,24 +137,14 @@ def _note_strangers(model: Any) -> _Strangers:
     """Note the variables of a model that are in no strategy, and return them."""
     found = model.__dict__[_STRANGERS] = _Strangers(
         v
-        for layer in model._flatten_layers()  # noqa: SLF001
+        for layer in internals.all_layers(model)
         # What a layer learns by `adapt`, such as a mean, is about the data. No model
         # trains it, so it may be shared.
         if not hasattr(layer, "adapt")
-        for v in _own_variables(layer)
+        for v in (*internals.own_variables(layer), *internals.own_seeds(layer))
         if is_plain(v)
     )
     return found
-
-
-def _own_variables(layer: Any) -> list[Any]:
-    """Return the variables of a layer without those of its layers."""
-    # Keras has no public list of them.
-    return [
-        *layer._trainable_variables,  # noqa: SLF001
-        *layer._non_trainable_variables,  # noqa: SLF001
-        *(generator.state for generator in layer._seed_generators),  # noqa: SLF001
-    ]
 
 
 def bring_in(model: Any) -> None:
@@ -183,14 +169,15 @@ def _convert(found: Iterable[Any], strategy: Any) -> bool:
         Whether there were any.
     """
     wanted = {id(v): v for v in found if is_plain(v)}
+    is_default = call_context.is_default(strategy)
     with ambient.push(
-        strategy=None if strategy._is_default else strategy,  # noqa: SLF001
+        strategy=None if is_default else strategy,
         # A plain frame: the code that runs may be a replica, or be traced.
-        mode=ambient.REPLICA if strategy._is_default else ambient.CROSS,  # noqa: SLF001
+        mode=ambient.REPLICA if is_default else ambient.CROSS,
         replica=None,
         port=None,
         copy=None,
-        placement=strategy.extended._placement,  # noqa: SLF001
+        placement=call_context.find_placement(strategy),
         state=None,
     ):
         for variable in wanted.values():
@@ -226,7 +213,7 @@ def adopt(obj: Any, strategy: Any) -> list[Any]:
     found, models = _find_variables(obj), _find_models(obj)
     for model in models:
         _check_free(model.__dict__.get(STRATEGY), strategy, model)
-        if not model._jax_state_synced:  # noqa: SLF001
+        if not internals.has_weights(model):
             raise RuntimeError(
                 f"The model {model.name!r} is being trained by a running `fit`, which "
                 "has its weights. Call strategy.adopt before or after it."
@@ -341,6 +328,6 @@ def check_members(model: Any) -> None:
                 "or bring the layer, or the model that it comes from, in with "
                 "strategy.adopt(layer)."
             )
-            raise errors.see(ValueError(message), "Not created in the scope")
+            raise errors.add_section(ValueError(message), "Not created in the scope")
     for variable in _find_training_variables(model):
         _check_free(_find_owner(variable), strategy, variable)

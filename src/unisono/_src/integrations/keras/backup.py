@@ -11,9 +11,9 @@ import numpy as np
 from keras.src.random import seed_generator
 
 from unisono._src.foundation.public_names import publish
-from unisono._src.integrations.keras import positions, saving, scope
+from unisono._src.integrations.keras import internals, positions, saving, scope
 from unisono._src.saving.checkpoint import checkpoint as checkpoints
-from unisono._src.saving.checkpoint import manager, status, worker_meeting
+from unisono._src.saving.checkpoint import manager, worker_meeting
 
 
 class BackupAndRestore(keras.callbacks.Callback):
@@ -107,9 +107,7 @@ class BackupAndRestore(keras.callbacks.Callback):
                 "unisono.distribute.get_strategy(), has one too."
             )
         self._since, self._is_due, self._metrics = 0, False, None
-        # Keras' own callback sets this private attribute too; Keras has no public one
-        # from which `fit` would take the number of its first epoch.
-        self.model._initial_epoch = None  # noqa: SLF001
+        internals.set_first_epoch(self.model, None)
         self._checkpoint: Any = checkpoints.Checkpoint(
             model=self.model,
             input=self._input,
@@ -133,8 +131,9 @@ class BackupAndRestore(keras.callbacks.Callback):
                 return False
             # Every value must have found its object, and every object its value. The
             # error below says so; `expect_partial` avoids a warning beside it.
-            restored = self._checkpoint._restoration  # noqa: SLF001
-            status.CheckpointLoadStatus(restored).expect_partial().assert_consumed()
+            restored = checkpoints.last_status(self._checkpoint)
+            assert restored is not None
+            restored.expect_partial().assert_consumed()
         except (AssertionError, ValueError) as error:
             raise ValueError(
                 f"The backup in {self.backup_dir} is not one of this model. Make and "
@@ -152,7 +151,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             # The data ended with the batch of the backup. When the backup was made,
             # nobody knew that no other batch would come.
             epoch, batch = epoch + 1, 0
-        self.model._initial_epoch = epoch  # noqa: SLF001
+        internals.set_first_epoch(self.model, epoch)
         self._input.done = batch
         if batch:
             self._metrics = self._checkpoint.metrics
@@ -160,7 +159,7 @@ class BackupAndRestore(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Restore the states of metrics, if `fit` resumes within this epoch."""
         self._epoch, self._at = epoch, 0
-        self.model._initial_epoch = None  # noqa: SLF001
+        internals.set_first_epoch(self.model, None)
         values, self._metrics = self._metrics, None
         if values is not None:
             self._at = self._checkpoint.batch
@@ -203,7 +202,7 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         """Remove the backups, if `delete_checkpoint` is set."""
-        self.model._initial_epoch = None  # noqa: SLF001
+        internals.set_first_epoch(self.model, None)
         self._input = None
         if self.delete_checkpoint:
             # First all workers must be here: one that fails before must find a backup.

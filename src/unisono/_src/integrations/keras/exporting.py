@@ -12,7 +12,7 @@ from keras.src.models import functional
 
 from unisono._src.execution import function, specs
 from unisono._src.integrations import kept_variables
-from unisono._src.integrations.keras import scope, variables
+from unisono._src.integrations.keras import internals, scope, variables
 from unisono._src.state.variables import Variable
 
 
@@ -90,7 +90,7 @@ def find_inputs(model: Any) -> dict[str, Any]:
     """Return the specs of a built model's arguments, by name; nothing if not known."""
     if isinstance(model, functional.Functional):
         # What the program has declared, as the functional model takes it.
-        declared = model._inputs_struct  # noqa: SLF001
+        declared = internals.declared_inputs(model)
         return {"inputs": keras.tree.map_structure(_to_spec, declared)}
     if isinstance(model, keras.Sequential):
         (one,) = model.inputs

@@ -15,6 +15,7 @@ from keras.src.trainers.data_adapters import data_adapter, data_adapter_utils
 
 from unisono._src.foundation import ambient, nest
 from unisono._src.input.api import dataset, distributed_dataset, iterators
+from unisono._src.input.loaders import dispatch
 from unisono._src.input.plan.seeds import Orders
 from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.values import distributed
@@ -97,29 +98,38 @@ class DatasetAdapter(data_adapter.DataAdapter):
     def __init__(
         self, source: Any, class_weight: dict[int, float] | None = None
     ) -> None:
-        strategy = ambient.current().strategy
-        is_spread = strategy is not None and _topology(strategy).is_spread
+        frame = ambient.current()
+        strategy, placement = frame.strategy, frame.placement
+        is_spread = placement is not None and placement.topology.is_spread
         if is_spread and isinstance(source, dataset.Dataset):
             source = strategy.experimental_distribute_dataset(source)
         self._source = source
         self._class_weight = class_weight
         # Workers that all read the whole dataset have the global batch already; they
         # need not join the parts of the replicas.
-        self._reads_whole = is_spread and source._by_data  # noqa: SLF001
+        self._reading: distributed_dataset.Reading | None = None
+        if _is_distributed(source):
+            self._reading = distributed_dataset.reading_of(source)
+        self._reads_whole = (
+            is_spread and self._reading is not None and self._reading.is_common
+        )
         self.is_common = not is_spread or self._reads_whole
-        found = source.cardinality if _is_distributed(source) else source.cardinality()
+        found = source.cardinality if self._reading else source.cardinality()
         size = int(found)
         self._size = size if size >= 0 and self.is_common else None
 
     @functools.cached_property
     def orders(self) -> Orders:
         """The state of the shuffles, which decides the order of the next passes."""
-        return Orders(getattr(self._source, "_nodes", [self._source._node]))  # noqa: SLF001
+        plans = (
+            self._reading.plans if self._reading else [dispatch.to_node(self._source)]
+        )
+        return Orders(plans)
 
     def open(self) -> Any:
         """Return an iterator over one pass, whose position can be saved."""
         if self._reads_whole:
-            return iterators.iterate(self._source._node)  # noqa: SLF001
+            return iterators.iterate(dispatch.to_node(self._source))
         return iter(self._source)
 
     def global_batch(self, element: Any) -> Any:
@@ -139,7 +149,8 @@ class DatasetAdapter(data_adapter.DataAdapter):
     def _make_global(self, x: Any) -> Any:
         if not isinstance(x, distributed.PerReplica):
             return x if isinstance(x, jax.Array) else np.asarray(x)
-        return _join(x, self._source._topology)  # noqa: SLF001
+        assert self._reading is not None
+        return _join(x, self._reading.topology)
 
     def _add_weights(self, batch: Any) -> Any:
         if self._class_weight is None:
@@ -172,10 +183,6 @@ class DatasetAdapter(data_adapter.DataAdapter):
     @property
     def partial_batch_size(self) -> None:
         """None: the size is not known before the dataset is read."""
-
-
-def _topology(strategy: Any) -> Topology:
-    return strategy.extended._placement.topology  # noqa: SLF001
 
 
 def _is_distributed(source: Any) -> bool:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from keras.src.backend import KerasTensor
 from keras.src.backend.common import stateless_scope
 from keras.src.optimizers import loss_scale_optimizer
 
-from unisono._src.execution import function, sharded_update
+from unisono._src.execution import contexts, function, sharded_update
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import ReduceOp
-from unisono._src.integrations.keras import server_updates
+from unisono._src.integrations.keras import internals, server_updates
 from unisono._src.ops import control_flow
 from unisono._src.state import variables
 from unisono._src.values import array_operators
@@ -40,7 +39,7 @@ def wrap_apply(original: Callable[..., None]) -> Callable[..., None]:
         given = [i for i, g in enumerate(grads) if g is not None]
         update = functools.partial(_reduce_and_update, self, original, wanted, given)
         # All replicas meet here, and the update runs once, for all copies.
-        frame.replica._merge_call(update, args=([grads[i] for i in given],))  # noqa: SLF001
+        contexts.merge_replicas(update, args=([grads[i] for i in given],))
 
     return apply
 
@@ -68,7 +67,7 @@ def _find_variables(optimizer: Any, given: Any) -> list[Any]:
             "Pass the variables with the gradients, or call optimizer.build(variables) "
             "first: the optimizer does not know what to update."
         )
-    return list(optimizer._trainable_variables)  # noqa: SLF001
+    return internals.optimized_variables(optimizer)
 
 
 def _reduce_and_update(
@@ -103,8 +102,7 @@ def _update_parts(
     Returns:
         False if nothing was done: some gradients are missing, or no variable is split.
     """
-    # Keras has no public list of the variables that an optimizer was built for.
-    every, slots = optimizer._trainable_variables, optimizer.variables  # noqa: SLF001
+    every, slots = internals.optimized_variables(optimizer), optimizer.variables
     own = [array_operators.find_own_variable(v) for v in (*every, *slots)]
     by_id = {id(wanted[i]): g for i, g in zip(given, grads, strict=True)}
     is_complete = {id(v) for v in every} == by_id.keys()
@@ -113,7 +111,9 @@ def _update_parts(
     count = len(every)
 
     def change(inputs: list[Any]) -> list[Any]:
-        with _pretend_shapes((*every, *slots), inputs):
+        # Optimizers compute with the parts of variables here, but ask the variables
+        # for their shapes.
+        with internals.pretend_shapes((*every, *slots), inputs):
             # The weights come first, then the slots, and at the end the gradients.
             weights, found = optimizer.stateless_apply(
                 inputs[count:-count], inputs[-count:], inputs[:count]
@@ -122,23 +122,6 @@ def _update_parts(
 
     cells = [v.state_cell for v in own]
     return sharded_update.update(change, cells, [by_id[id(v)] for v in every], ())
-
-
-@contextlib.contextmanager
-def _pretend_shapes(changed: Sequence[Any], values: Sequence[Any]) -> Iterator[None]:
-    """Run a block in which Keras variables report the shapes of `values`.
-
-    Optimizers compute with the parts of variables here, but ask the variables for
-    their shapes.
-    """
-    before = [v._shape for v in changed]  # noqa: SLF001
-    try:
-        for variable, value in zip(changed, values, strict=False):
-            variable._shape = value.shape  # noqa: SLF001
-        yield
-    finally:
-        for variable, shape in zip(changed, before, strict=True):
-            variable._shape = shape  # noqa: SLF001
 
 
 def _compile_update(
@@ -170,7 +153,7 @@ def _apply(optimizer: Any, original: Any, grads: list[Any], wanted: list[Any]) -
         return
     # It decides inside `jax.lax.cond` whether to update. A variable that is assigned
     # there would leak a traced value, so the values go in and come out instead.
-    every, own = optimizer._trainable_variables, optimizer.variables  # noqa: SLF001
+    every, own = internals.optimized_variables(optimizer), optimizer.variables
     by_id = {id(v): g for v, g in zip(wanted, grads, strict=True)}
     updated = optimizer.stateless_apply(
         [v.value for v in own],

@@ -12,13 +12,13 @@ import functools
 import itertools
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
 import numpy as np
 from keras.src.trainers.data_adapters import data_adapter
 
-from unisono._src.integrations.keras import inputs, stops
+from unisono._src.integrations.keras import inputs, internals, stops
 from unisono._src.saving.checkpoint import worker_meeting
 
 # How many of the latest positions are kept. `StrategyDistribution.batches` reads a
@@ -95,8 +95,7 @@ class PositionedAdapter(data_adapter.DataAdapter):
 
     def get_state(self) -> dict[str, Any]:
         """Return the number of batches used in this pass, and how to read the rest."""
-        # Keras counts the steps of an epoch in a private attribute only.
-        taken = self._epochs._steps_seen if self._is_in_pass else 0  # noqa: SLF001
+        taken = internals.steps_taken(self._epochs) if self._is_in_pass else 0
         state: dict[str, Any] = {"taken": taken, "begin": None, "position": None}
         if self._is_ours:
             state["orders"] = self._inner.orders.get_state()
@@ -111,7 +110,7 @@ class PositionedAdapter(data_adapter.DataAdapter):
         """Whether batches of the pass are left for this epoch or the next."""
         if self._is_in_epoch or self._epochs is None:
             return self._is_in_epoch
-        goes_on = self._epochs._current_iterator is not None  # noqa: SLF001
+        goes_on = internals.is_in_pass(self._epochs)
         return bool(self._epochs.steps_per_epoch) and goes_on
 
     def _position(self, taken: int) -> Any:
@@ -158,8 +157,7 @@ class PositionedAdapter(data_adapter.DataAdapter):
         if self._resumed is not None and epochs.steps_per_epoch:
             # One pass may take several epochs. Keras then keeps its iterator and the
             # number of steps, which are set here as the stopped program had them.
-            epochs._current_iterator = iter(epochs._get_iterator())  # noqa: SLF001
-            epochs._steps_seen = self._resumed["taken"] - done  # noqa: SLF001
+            internals.resume_pass(epochs, self._resumed["taken"] - done)
         return done
 
     def begin_step(self) -> bool:
@@ -249,6 +247,13 @@ class PositionedAdapter(data_adapter.DataAdapter):
         """Tell the inner adapter that an epoch has ended."""
         self._is_in_epoch = False
         self._inner.on_epoch_end()
+
+
+def give_input(callbacks: Sequence[Any], adapter: Any) -> None:
+    """Tell callbacks that make backups from which adapter `fit` will read."""
+    for callback in callbacks:
+        # Private, because users see the callback's class, and it is not for them.
+        callback._take_input(adapter)  # noqa: SLF001
 
 
 def _share_randomness() -> None:

@@ -24,7 +24,7 @@ from keras.src.trainers import compile_utils
 from keras.src.utils import naming
 
 from unisono._src.foundation import library_hooks
-from unisono._src.integrations.keras import exporting
+from unisono._src.integrations.keras import exporting, internals
 from unisono._src.saving.checkpoint import restore_values
 from unisono._src.state import reading
 from unisono._src.values import jax_traces
@@ -69,17 +69,15 @@ class _HeldKerasVariable(library_hooks.Held):
     def shape(self) -> tuple[int, ...]:
         return tuple(self.owner.shape)
 
-    # The private attributes, here and below: the public `dtype` and `value` depend on
-    # the scopes for autocasting and stateless calls that are open.
     @property
     def dtype(self) -> Any:
-        return jnp.dtype(self.owner._dtype)  # noqa: SLF001
+        return internals.stored_type(self.owner)
 
     def read(self, is_detached: bool) -> Any:
         kept = self.strategy_variable
         if kept is not None:
             return reading.read(kept)
-        value = self.owner._value  # noqa: SLF001
+        value = internals.stored_value(self.owner)
         if value is None:
             raise ValueError(
                 f"The Keras variable {self.name!r} has no value: it is not initialized "
@@ -94,11 +92,10 @@ class _HeldKerasVariable(library_hooks.Held):
         if own.get("_kept") is not None:
             restore_values.assign(own["_kept"], value)
         elif own.get("_value") is None:
-            # Keras calls the initializer when it leaves a stateless scope.
-            self.owner._initializer = lambda shape, dtype=None: jnp.asarray(value)  # noqa: SLF001
+            internals.set_first_value(self.owner, value)
         else:
             with jax_traces.compute_at_once():
-                self.owner._direct_assign(jnp.asarray(value, self.dtype))  # noqa: SLF001
+                internals.store(self.owner, jnp.asarray(value, self.dtype))
 
     def lend(self) -> contextlib.AbstractContextManager[Any]:
         return exporting.lend(self.owner)
@@ -187,14 +184,12 @@ def _add_attributes(names: _UniqueNames, obj: Any) -> None:
             names.add(name.lstrip("_"), value)
 
 
-# Kinds of objects. Keras has no public lists of an object's own variables and layers:
-# the public ones contain those of its children too.
+# Kinds of objects.
 
 
 def _layer_children(layer: Any) -> dict[str, Any]:
     names = _UniqueNames()
-    own = [*layer._trainable_variables, *layer._non_trainable_variables]  # noqa: SLF001
-    _add_variables(names, layer, own)
+    _add_variables(names, layer, internals.own_variables(layer))
     _add_attributes(names, layer)
     if _own_layers(layer):
         branch = library_hooks.Branch(layer, lambda: name_objects(_own_layers(layer)))
@@ -209,7 +204,7 @@ def _own_layers(layer: Any) -> list[Any]:
     # Layers that an attribute holds have its name; only the others need one of ours.
     held = [value for name, value in vars(layer).items() if name not in _INTERNAL]
     reached = {id(x) for x in _flatten_layers(held)}
-    return [x for x in layer._layers if id(x) not in reached]  # noqa: SLF001
+    return [x for x in internals.own_layers(layer) if id(x) not in reached]
 
 
 def _flatten_layers(value: Any) -> list[Any]:
@@ -234,7 +229,7 @@ def _optimizer_children(optimizer: Any) -> dict[str, Any]:
             reached |= set(map(id, _slots(value).values()))
             slots = library_hooks.Branch(optimizer, functools.partial(_slots, value))
             names.add(name.lstrip("_"), slots)
-    for variable in optimizer._variables:  # noqa: SLF001
+    for variable in internals.own_state(optimizer):
         if id(variable) not in reached:
             names.add("variable", variable)
     return names.found
@@ -250,7 +245,7 @@ def _metric_children(metric: Any) -> dict[str, Any]:
     if isinstance(metric, compile_utils.CompileMetrics):
         return name_objects(metric.metrics)
     names = _UniqueNames()
-    _add_variables(names, metric, metric._variables)  # noqa: SLF001
+    _add_variables(names, metric, internals.own_state(metric))
     _add_attributes(names, metric)
     return names.found
 

@@ -4,9 +4,6 @@ Keras' own loop waits for every step. Here steps are scheduled on workers, and t
 waits at the end of each epoch.
 """
 
-# Keras' names for what its own loop does with a batch begin with an underscore.
-# ruff: noqa: SLF001
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -23,7 +20,7 @@ from unisono._src.execution import function, gradients
 from unisono._src.foundation import nest
 from unisono._src.input.api import dataset as dataset_module
 from unisono._src.input.plan import elements
-from unisono._src.integrations.keras import backup
+from unisono._src.integrations.keras import backup, internals, positions
 from unisono._src.integrations.keras.dataset_creator import DatasetCreator
 
 # The types of the datasets that a `ParameterServerStrategy` distributes.
@@ -92,10 +89,10 @@ def fit(
     _prepare_backups(listeners.callbacks, steps_per_epoch)
     model.stop_training = False
     # A backup sets it, as for Keras' own loop.
-    model._initial_epoch = None
+    internals.set_first_epoch(model, None)
     listeners.on_train_begin()
     logs: dict[str, Any] = {}
-    for epoch in range(model._initial_epoch or initial_epoch, epochs):
+    for epoch in range(internals.first_epoch(model) or initial_epoch, epochs):
         model.reset_metrics()
         listeners.on_epoch_begin(epoch)
         for _ in range(steps_per_epoch // together):
@@ -160,7 +157,7 @@ def _prepare_backups(callbacks: list[Any], steps: int) -> None:
                     "BackupAndRestore takes save_freq='epoch' only, received "
                     f"{callback.save_freq}."
                 )
-            callback._take_input(_EpochInput(steps))
+            positions.give_input([callback], _EpochInput(steps))
 
 
 def _find_dataset(x: Any, y: Any, batch_size: int | None, strategy: Any) -> Any:
@@ -211,7 +208,7 @@ def _build(model: Any, iterator: Any) -> None:
     # Only shapes and types count: nothing is computed from the example.
     example = nest.map_structure(jnp.zeros_like, iterator.pull())
     batch = example if isinstance(example, tuple) else (example,)
-    model._symbolic_build(data_batch=batch)
+    internals.build(model, batch)
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
 
@@ -236,7 +233,7 @@ def _make_step(model: Any, strategy: Any, count: int) -> Any:
         model.optimizer.apply(slopes, weights)
         # The mean loss of the epoch weights batches by their size, as Keras does.
         size = next(iter(nest.leaves(x))).shape[0]
-        model._loss_tracker.update_state(loss, sample_weight=size)
+        internals.loss_tracker(model).update_state(loss, sample_weight=size)
         model.compute_metrics(x, y, found, weight)
 
     def train_step(iterator: Any) -> None:

@@ -19,6 +19,7 @@ import jax
 from unisono._src.coordinator import server_group
 from unisono._src.execution import server_update
 from unisono._src.foundation import ambient
+from unisono._src.integrations.keras import internals
 from unisono._src.state import servers, variables
 from unisono._src.training import server_slots
 from unisono._src.values import array_operators
@@ -103,8 +104,7 @@ def update(optimizer: Any, wanted: Sequence[Any], grads: Sequence[Any]) -> bool:
         False if nothing was done: the variables are not on servers, or the update of
         one server needs variables of another one.
     """
-    # Keras has no public list of the variables that an optimizer was built for.
-    every, slots = optimizer._trainable_variables, optimizer.variables  # noqa: SLF001
+    every, slots = internals.optimized_variables(optimizer), optimizer.variables
     first = array_operators.find_own_variable(every[0]) if every else None
     if not isinstance(first, variables.Variable) or first.state_cell.home is None:
         return False
@@ -131,7 +131,7 @@ def _find_parts(
     shapes = tuple(jax.ShapeDtypeStruct(g.shape, g.dtype) for g in grads)
     key = (tuple(places), tuple((s.shape, s.dtype) for s in shapes))
     if key not in known:
-        count = len(optimizer._trainable_variables)  # noqa: SLF001
+        count = len(internals.optimized_variables(optimizer))
 
         def change(old: list[Any], given: list[Any]) -> list[Any]:
             by_place = dict(zip(places, given, strict=True))

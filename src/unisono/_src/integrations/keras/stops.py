@@ -22,6 +22,7 @@ from typing import Any, final
 from jax._src import distributed
 
 from unisono._src.foundation import errors
+from unisono._src.integrations.keras import internals
 from unisono._src.saving.checkpoint import worker_meeting
 from unisono._src.workers import worker_notes
 
@@ -181,6 +182,6 @@ def wrap_epoch_end(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def _find_agreement(callbacks: Any) -> Agreement | None:
-    # The public attribute `model` would store the state of the step in the variables.
-    found: Agreement | None = getattr(callbacks._model, "__dict__", {}).get(_AGREEMENT)  # noqa: SLF001
+    model = internals.model_of(callbacks)
+    found: Agreement | None = getattr(model, "__dict__", {}).get(_AGREEMENT)
     return found

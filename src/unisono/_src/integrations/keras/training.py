@@ -21,13 +21,14 @@ from unisono._src.foundation import ambient
 from unisono._src.integrations.keras import (
     adoption,
     inputs,
+    internals,
     server_fit,
     strategy_distribution,
     variables,
     workers,
 )
 from unisono._src.machines import topology
-from unisono._src.strategies import default
+from unisono._src.strategies import call_context, default
 
 # Under this name a model has, while a loop runs, the state that its latest step
 # returned.
@@ -160,13 +161,12 @@ def _enter_loop(model: Any) -> Iterator[None]:
         return
     with strategy.scope():
         adoption.bring_in(model)
-        if strategy.extended._placement is None:  # noqa: SLF001
+        placement = call_context.find_placement(strategy)
+        if placement is None:
             yield  # The default strategy has one copy of all, as Keras itself.
             return
         distribution = strategy_distribution.StrategyDistribution(
-            strategy.extended._placement,  # noqa: SLF001
-            variables.adopt,
-            is_training=True,
+            placement, variables.adopt, is_training=True
         )
         with distribution.scope():
             try:
@@ -188,7 +188,7 @@ def wrap_make_function(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def make(self: Any, step_function: Any, *args: Any, **kwargs: Any) -> Any:
         strategy = self.__dict__.get(_STRATEGY)
-        placement = None if strategy is None else strategy.extended._placement  # noqa: SLF001
+        placement = None if strategy is None else call_context.find_placement(strategy)
         if placement is None:
             return original(self, step_function, *args, **kwargs)
         devices = placement.topology
@@ -229,13 +229,16 @@ def _renew_state(model: Any) -> None:
     steps. After an error between two of them that is not the state of the latest step.
     """
     latest = model.__dict__.get(_LATEST)
-    if latest is None or model._jax_state_synced or not model._jax_state:  # noqa: SLF001
+    if latest is None or internals.has_weights(model):
+        return
+    if not internals.loop_state(model):
         return
     # The step that failed had taken over the arrays, so there is nothing to store.
     if any(x.is_deleted() for x in jax.tree.leaves(latest)):
-        model._jax_state_synced = True  # noqa: SLF001
+        internals.give_weights_back(model)
         return
-    model._jax_state = dict(zip(_kinds(len(latest)), latest, strict=True))  # noqa: SLF001
+    state = dict(zip(_kinds(len(latest)), latest, strict=True))
+    internals.set_loop_state(model, state)
 
 
 def _record_state(model: Any, step: Any, is_throttled: bool) -> Callable[..., Any]:
@@ -266,12 +269,12 @@ def _record_state(model: Any, step: Any, is_throttled: bool) -> Callable[..., An
 def _rescue(model: Any) -> None:
     """Give every variable of a model the latest value that still exists."""
     latest = model.__dict__.pop(_LATEST, None) or ()
-    # Keras has no public way to say that it holds no state of a loop any more.
-    model._jax_state, model._jax_state_synced = None, True  # noqa: SLF001
+    internals.set_loop_state(model, None)
+    internals.give_weights_back(model)
     for kept, values in zip(_state_variables(model, len(latest)), latest, strict=True):
         for variable, value in zip(kept, values, strict=False):
             if _is_ours(variable) and variable.is_lost() and not value.is_deleted():
-                variable._direct_assign(value)  # noqa: SLF001
+                internals.store(variable, value)
     for variable in [*model.variables, *_optimizer_variables(model)]:
         if _is_ours(variable):
             variable.take_back()

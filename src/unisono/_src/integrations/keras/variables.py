@@ -10,7 +10,6 @@ frame, as everything does that a strategy runs. See docs/decisions/0014.
 from __future__ import annotations
 
 import functools
-import weakref
 from collections.abc import Callable
 from typing import Any, final
 
@@ -32,7 +31,7 @@ from unisono._src.state import (
     variables,
 )
 from unisono._src.state.storage import Policy
-from unisono._src.values import collectives, jax_traces
+from unisono._src.values import array_operators, collectives, jax_traces
 
 _AGGREGATIONS = {
     "none": VariableAggregation.NONE,
@@ -213,8 +212,8 @@ def _make(variable: Any, value: Any) -> variables.Variable:
         synchronization=synchronization,
         aggregation=aggregation,
     )
-    # Gradient tapes tell which variables they follow. Weak, because that one has this.
-    made._library_variable = weakref.ref(variable)  # noqa: SLF001
+    # Gradient tapes tell which variables they follow.
+    array_operators.set_library_variable(made, variable)
     return made
 
 

@@ -11,6 +11,7 @@ from keras.src.trainers.data_adapters import array_slicing
 
 from unisono._src.integrations.keras import positions, stops
 from unisono._src.machines.topology import Topology
+from unisono._src.strategies import call_context
 from unisono._src.values import collectives
 from unisono._src.workers import watchdog
 
@@ -34,7 +35,7 @@ def prepare(
     Returns:
         How the workers agree to stop, or None if this is not `fit` on several workers.
     """
-    topology = strategy.extended._placement.topology  # noqa: SLF001
+    topology = call_context.find_placement(strategy).topology
     if (
         topology.is_spread
         and topology.worker != 0
@@ -47,9 +48,7 @@ def prepare(
     agreement = stops.Agreement(topology) if topology.is_spread else None
     if agreement is not None or takers:
         adapter = _position_input(given, agreement)
-        for callback in takers:
-            # Private, because users see the callback's class, and it is not for them.
-            callback._take_input(adapter)  # noqa: SLF001
+        positions.give_input(takers, adapter)
     return agreement
 
 

@@ -36,6 +36,7 @@ def load() -> types.ModuleType:
 
 def load_native() -> Any:
     """Returns Ray's native module, with functions that Ray's Python lacks."""
-    import ray._raylet
+    # Private, and all that has them; Ray 2.60 has it.
+    from ray import _raylet
 
-    return ray._raylet  # noqa: SLF001
+    return _raylet

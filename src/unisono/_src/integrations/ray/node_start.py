@@ -13,11 +13,13 @@ import sys
 def main(arguments: list[str]) -> None:
     """Starts a node, and returns when it has ended."""
     # Loaded here: only the process of a node needs them.
-    import ray._private.services
-    import ray.scripts.scripts
+    from ray._private import services
+    from ray.scripts import scripts
 
-    ray._private.services.resolve_ip_for_localhost = lambda host: host  # noqa: SLF001
-    ray.scripts.scripts.cli(["start", "--block", *arguments])
+    # Ray has no option for it. Ray 2.60 has this function; where it is gone, a node
+    # would be reached under the address of the machine.
+    services.resolve_ip_for_localhost = lambda host: host
+    scripts.cli(["start", "--block", *arguments])
 
 
 if __name__ == "__main__":

@@ -462,5 +462,12 @@ class Checkpoint(deferred_restore.Noticing):
         return made
 
 
+def last_status(checkpoint: Checkpoint) -> status.CheckpointLoadStatus | None:
+    """Returns the status of what a checkpoint has restored last; None if nothing."""
+    # Private, because programs see the class.
+    found = checkpoint._restoration  # noqa: SLF001
+    return None if found is None else status.CheckpointLoadStatus(found)
+
+
 publish("unisono.train", Checkpoint, CheckpointOptions)
 forks.refuse(Checkpoint, "save", "write", "restore", "read")

@@ -226,7 +226,7 @@ class CheckpointManager:
             number = count if given is None else int(np.asarray(given))
             return os.path.join(self._directory, f"{self._name}-{number}")
 
-        # Not a public method: see the comment in `Checkpoint`.
+        # Private, because programs name the public attributes of a checkpoint.
         path = self._checkpoint._save_numbered(  # noqa: SLF001
             path_of, options or checkpoints.DEFAULT, then=self._tidy
         )

@@ -133,13 +133,22 @@ def take(
     if meeting is not None and meeting.is_joint:
         with server_values.release_on_error(held):
             _check_same_copies(found, entries, stored, meeting)
-            marks = {i.key: getattr(i.obj, "_checkpoint_mark", None) for i in found}
+            marks = {i.key: find_mark(i.obj) for i in found}
             entries |= _entries_by_worker(entries, marks, meeting)
     nodes = tuple(manifest.ObjectNode(item.children, item.key) for item in found)
     # Until now an array has a name of its own; small ones get a place in a pack.
     packed = packing.assign(entries)
     arrays = {packed[k].place: stored[e.file] for k, e in entries.items() if e.file}
     return Snapshot(nodes, packed, arrays, held)
+
+
+def find_mark(obj: Any) -> Callable[[Any], Any] | None:
+    """Returns the function that finds what workers share of an object's state.
+
+    None if each worker has a state of its own.
+    """
+    found: Callable[[Any], Any] | None = getattr(obj, "_checkpoint_mark", None)
+    return found
 
 
 def _check_same_objects(
