@@ -99,7 +99,7 @@ class Variable(parts.VariableParts, metaclass=_Factory):
     >>> v
     <tf.Variable 'v:0' shape=(2,) dtype=float32, numpy=array([2., 3.], dtype=float32)>
     >>> v.name, v.shape, v.ndim, v.size, v.dtype.name, v.trainable
-    ('v:0', (2,), 1, 2, 'float32', True)
+    ('v:0', TensorShape([2]), 1, 2, 'float32', True)
 
     >>> import unisono
     >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -142,12 +142,17 @@ class Variable(parts.VariableParts, metaclass=_Factory):
         return f"{self.state_cell.name}{suffix}:0"
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the value."""
-        return self.state_cell.shape
+    def shape(self) -> tensor_shape.TensorShape:
+        """The shape of the value, a tuple with TensorFlow's methods of shapes.
+
+        >>> v = Variable([[1.0, 2.0]])
+        >>> v.shape, v.shape.as_list(), v.shape == (1, 2), jnp.ones(v.shape).shape
+        (TensorShape([1, 2]), [1, 2], True, (1, 2))
+        """
+        return tensor_shape.TensorShape(self.state_cell.shape)
 
     def get_shape(self) -> tensor_shape.TensorShape:
-        """Returns the shape as TensorFlow's class of shapes.
+        """Returns the same as `shape`.
 
         >>> Variable([1.0, 2.0]).get_shape().as_list()
         [2]
