@@ -38,9 +38,13 @@ class LocalExtended(extended.StrategyExtended, abc.ABC):
             strategy that has no devices of its own.
 
     Attributes:
+        experimental_enable_get_next_as_optional: whether the last step of datasets that
+            a function makes from now on may have replicas without data, which get
+            empty batches. If it is False, the steps end before that one.
         _is_chief: whether this process does the work that one worker does for all.
     """
 
+    experimental_enable_get_next_as_optional = True
     _topology: Topology
 
     def __init__(
@@ -65,9 +69,12 @@ class LocalExtended(extended.StrategyExtended, abc.ABC):
             alone = pipelines.dataset_functions.InputContext()
             return pipelines.dataset_functions.call_dataset_fn(dataset_fn, alone)
         owner = self._container_strategy()
-        return pipelines.distributed_dataset.DistributedDatasetsFromFunction(
+        made = pipelines.distributed_dataset.DistributedDatasetsFromFunction(
             dataset_fn, self._topology, options, owner
         )
+        if self.experimental_enable_get_next_as_optional:
+            return made
+        return made._with_whole_steps()  # noqa: SLF001
 
     @property
     def experimental_should_init(self) -> bool:

@@ -452,7 +452,7 @@ class DistributedDatasetsFromFunction(DistributedDataset):
             return self._given.spec
         spec = self._given.spec
         if self._share.workers > 1:
-            spec = sharding_rule.divided_spec(spec, 1, dynamic=True)
+            spec = sharding_rule.divided_spec(spec, 1, dynamic=not self._drops)
         return _per_replica_spec(spec, self._share.local)
 
     def _count(self) -> int:
