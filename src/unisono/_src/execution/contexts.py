@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from unisono._src.execution import logical_devices, merging, replica_collectives
 from unisono._src.foundation import ambient, options
 from unisono._src.foundation.public_names import publish
-from unisono._src.state import frames, storage
+from unisono._src.state import branch_frame, frames, storage
 from unisono._src.values import ports
 from unisono._src.values.array_operators import StandsForArray
 from unisono._src.values.indexed_slices import IndexedSlices
@@ -187,8 +187,8 @@ class ReplicaContext:
             This replica's own part of what `merge_fn` returned.
 
         Raises:
-            RuntimeError: the call is not in this replica's context, or some replicas
-                do not call it.
+            RuntimeError: the call is not in this replica's context, some replicas do
+                not call it, or it is in a branch or loop of a compiled function.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -200,6 +200,13 @@ class ReplicaContext:
         >>> float(strategy.run(replica, args=(x,)))
         3.0
         """
+        if isinstance(ambient.current().state, branch_frame.BranchFrame):
+            raise RuntimeError(
+                "`merge_call` called while defining a new graph or a tf.function: it is "
+                "in a branch or loop body, as of `cond` or `while_loop`, of a compiled "
+                "function. Move the branch or loop out of the function that is passed "
+                "to `strategy.run`, or call `all_reduce` in the body."
+            )
         self._port.has_merged = True
         return self._merge_call(merge_fn, args, kwargs)
 
