@@ -20,6 +20,12 @@ def test_references_compare_variables_not_values():
     assert repr(v.ref()) == f"<Reference wrapping {v!r}>"
 
 
+def test_a_variable_is_no_key_because_its_comparison_is_an_array():
+    for v in (unisono.Variable(1.0), variable(mirrored(2), 1.0)):
+        with pytest.raises(TypeError, match=r"unhashable.*use variable.ref\(\)"):
+            hash(v)
+
+
 def test_a_variable_tells_its_shape_and_that_it_has_a_value():
     for v in (unisono.Variable([1.0, 2.0]), variable(mirrored(2), [1.0, 2.0])):
         assert v.get_shape() == v.shape == (2,)

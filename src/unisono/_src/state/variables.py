@@ -562,6 +562,13 @@ class Variable(parts.VariableParts, metaclass=_Factory):
         memo[id(self)] = copied
         return copied
 
+    def __hash__(self) -> int:
+        # `==` compares elements, so that a variable would be no key of its own.
+        raise TypeError(
+            "Variable is unhashable. Instead, use variable.ref() as the key. "
+            f"(Variable: {self!r})"
+        )
+
     def __repr__(self) -> str:
         if self.replica_index is None and self._is_distributed:
             return replica_text.render(type(self).__name__, self.values, repr)
