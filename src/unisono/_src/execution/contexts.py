@@ -103,6 +103,8 @@ class ReplicaContext:
     def devices(self) -> list[str]:
         """The names of this replica's devices, as a list of one.
 
+        The default strategy leaves the device to JAX; the name is empty there.
+
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
         >>> found = []
@@ -112,6 +114,8 @@ class ReplicaContext:
         >>> [name.rpartition("/")[2] for name in found]
         ['device:CPU:0', 'device:CPU:1']
         """
+        if self._strategy._is_default:  # noqa: SLF001
+            return [""]
         # `copy` counts over all workers, the names are those of this worker.
         frame = ambient.current()
         names = self._strategy.extended.worker_devices
@@ -202,10 +206,10 @@ class ReplicaContext:
         """
         if isinstance(ambient.current().state, branch_frame.BranchFrame):
             raise RuntimeError(
-                "`merge_call` called while defining a new graph or a tf.function: it is "
-                "in a branch or loop body, as of `cond` or `while_loop`, of a compiled "
-                "function. Move the branch or loop out of the function that is passed "
-                "to `strategy.run`, or call `all_reduce` in the body."
+                "`merge_call` called while defining a new graph or a tf.function: it "
+                "is in a branch or loop body, as of `cond` or `while_loop`, of a "
+                "compiled function. Move the branch or loop out of the function that "
+                "is passed to `strategy.run`, or call `all_reduce` in the body."
             )
         self._port.has_merged = True
         return self._merge_call(merge_fn, args, kwargs)

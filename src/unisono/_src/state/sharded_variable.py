@@ -57,8 +57,8 @@ class ShardedVariable(array_operators.ArrayOperators):
         is_list = isinstance(variables, Sequence) and len(variables) > 0
         if not is_list or not all(isinstance(v, Variable) for v in variables):
             raise TypeError(
-                "Argument `variables` should be a non-empty list of `variables`s. "
-                f"Received {variables!r}."
+                "Argument `variables` should be a non-empty list of "
+                f"`variables.Variable`s. Received {variables!r}."
             )
         first = variables[0]
         if any(v.dtype != first.dtype for v in variables):
@@ -256,7 +256,8 @@ class ShardedVariable(array_operators.ArrayOperators):
         """
         if not isinstance(sparse, IndexedSlices):
             raise TypeError(
-                f"Expected IndexedSlices, received {type(sparse).__name__}: {sparse!r}."
+                "Argument `sparse_delta` must be a `tf.IndexedSlices`. Received arg: "
+                f"{sparse!r}."
             )
         each = self._locate(_row_positions(sparse.indices))
         pairs = zip(self.variables, each, strict=True)

@@ -38,13 +38,9 @@ class LocalExtended(extended.StrategyExtended, abc.ABC):
             strategy that has no devices of its own.
 
     Attributes:
-        experimental_enable_get_next_as_optional: whether the last step of datasets that
-            a function makes from now on may have replicas without data, which get
-            empty batches. If it is False, the steps end before that one.
         _is_chief: whether this process does the work that one worker does for all.
     """
 
-    experimental_enable_get_next_as_optional = True
     _topology: Topology
 
     def __init__(
