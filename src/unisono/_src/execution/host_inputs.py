@@ -70,7 +70,7 @@ class HostIterator(abc.ABC):
             if self._serves_replicas and not is_compiled:
                 return self.pull()
             raise ValueError(
-                "next(iterator) was called inside a replica function. Call it in "
+                "next(iterator) should be called from outside of replica_fn. Call it in "
                 "cross-replica context: take the element outside strategy.run and pass "
                 "it in args."
             )

@@ -258,6 +258,7 @@ def test_steps_that_not_all_replicas_have_an_element_for_can_be_dropped(mode):
     whole = [[1, 1]] * 2
     assert count(drops=False) == [*whole, [1, 0]]
     assert count(drops=True) == whole
+    assert uni.function(count)(drops=True) == [*whole, [1, 0]]
 
 
 def test_an_element_of_unforeseen_size_is_not_dropped():
