@@ -70,9 +70,9 @@ class HostIterator(abc.ABC):
             if self._serves_replicas and not is_compiled:
                 return self.pull()
             raise ValueError(
-                "next(iterator) should be called from outside of replica_fn. Call it in "
-                "cross-replica context: take the element outside strategy.run and pass "
-                "it in args."
+                "next(iterator) should be called from outside of replica_fn. Take the "
+                "element in cross-replica context, outside strategy.run, and pass it "
+                "in args."
             )
         return take(frame.state, self) if is_compiled else self.pull()
 
