@@ -65,6 +65,8 @@ REPLACED = {
     "strategies.local.LocalExtended._distribute_dataset": _SERVERS,
     "strategies.local.LocalExtended._distribute_from_function": _SERVERS,
     "strategies.local.SingleExtended._reduce_to": _SERVERS,
+    "values.array_operators.ArrayOperators.__hash__": "TensorFlow refuses to hash "
+    "variables only.",
     "values.array_operators.ArrayOperators.__iter__": "A variable in parts gives its "
     "parts, as in TensorFlow.",
 }

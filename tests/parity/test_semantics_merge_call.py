@@ -254,3 +254,19 @@ def test_a_compiled_function_called_by_a_replica_is_part_of_it(s, how):
         return context().merge_call(lambda st, y: st.reduce("SUM", y, None), args=(x,))
 
     assert set(local(s, execute(how, s, lambda: total(number())))) == {3.0}
+
+
+@pytest.mark.feature("L02")
+@pytest.mark.parametrize("where", ["while_loop", "cond"])
+def test_a_merge_in_a_branch_or_loop_of_a_compiled_function_is_refused(s, where):
+    def merge(x):
+        return context().merge_call(lambda st, y: st.reduce("SUM", y, None), args=(x,))
+
+    def replica():
+        if where == "cond":
+            return tf.cond(number() < 5, lambda: merge(number()), number)
+        # The sum of zeros would stay below 2 for ever.
+        return tf.while_loop(lambda i: i < 2, merge, [0])
+
+    with pytest.raises(RuntimeError, match="`merge_call` called while defining"):
+        execute(COMPILED, s, replica)

@@ -21,7 +21,9 @@ with strategy.scope() as entered:
 assert_type(w, unisono.Variable)
 assert_type(w.value(), jax.Array)
 assert_type(w.numpy(), np.ndarray)
-assert_type(w.shape, tuple[int, ...])
+assert_type(w.shape, unisono.TensorShape)
+sizes: tuple[int, ...] = w.shape
+rows: int = w.shape[0] + 1
 assert_type(w * 2.0 + b, jax.Array)
 assert_type(-b, jax.Array)
 assert_type(2.0 - b, jax.Array)

@@ -12,7 +12,7 @@ x = jnp.ones(3)
 assert_type(unisono.random.normal([2, 3]), jax.Array)
 assert_type(unisono.cond(x[0] > 0, lambda: x, lambda: -x), jax.Array)
 assert_type(unisono.TensorShape([None, 3]).as_list(), list[int | None])
-assert_type(unisono.TensorShape([2])[0], int | None)
+assert_type(unisono.TensorShape([2, 3])[1:], unisono.TensorShape)
 with unisono.name_scope("outer") as scope:
     assert_type(scope, str)
 with unisono.device("CPU:0"):

@@ -37,6 +37,18 @@ def test_specs_compare_by_shape_and_type_but_not_by_name():
     assert isinstance(spec, unisono.TypeSpec)
 
 
+def test_the_shape_of_a_spec_has_the_methods_of_tensorflow():
+    rows = unisono.data.Dataset.from_tensor_slices(np.zeros((8, 3)))
+    strategy = unisono.distribute.MirroredStrategy(machine.names(2))
+    batches = strategy.experimental_distribute_dataset(rows.batch(4))
+    assert rows.batch(4).element_spec.shape.as_list() == [None, 3]
+    assert batches.element_spec.specs[0].shape.as_list() == [None, 3]
+    assert unisono.TensorSpec(unisono.TensorShape([2, 3])).shape[1:].rank == 1
+    unknown = unisono.TensorSpec(None)
+    assert unknown.shape.rank is None
+    assert repr(unknown) == "TensorSpec(shape=<unknown>, dtype=float32, name=None)"
+
+
 def test_a_per_replica_spec_has_one_spec_per_replica():
     spec = unisono.TensorSpec((2,))
     both = PerReplicaSpec(spec, spec)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import unisono
+from tests.parity.programs import mirrored
 
 
 def test_names_follow_the_scopes_around_them():
@@ -20,6 +21,21 @@ def test_names_follow_the_scopes_around_them():
     assert unisono.name_scope("a").name == "a"
     with pytest.raises(ValueError, match="must be a string"):
         unisono.name_scope(None)
+
+
+def test_eager_replicas_begin_without_the_scopes_around_them():
+    strategy = mirrored(2)
+
+    def make():
+        made = [unisono.Variable(1.0, name="w")]
+        with unisono.name_scope("bar"):
+            made.append(unisono.Variable(1.0, name="w"))
+        return made
+
+    with strategy.scope(), unisono.name_scope("foo"):
+        made = strategy.run(make)
+        assert unisono.Variable(1.0, name="w").name == "foo/w:0"
+    assert [v.name for v in made] == ["w:0", "bar/w:0"]
 
 
 def test_operations_of_a_program_have_the_name():

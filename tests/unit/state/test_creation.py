@@ -125,6 +125,60 @@ def test_a_creator_sees_every_argument():
     assert (seen["name"], seen["dtype"]) == ("v", jnp.float16)
     assert seen["aggregation"] is unisono.VariableAggregation.NONE
     assert {"shape", "constraint", "synchronization"} <= seen.keys()
+    # Those that mean something in TensorFlow's graphs only.
+    assert (seen["validate_shape"], seen["caching_device"]) == (True, None)
+    assert (seen["variable_def"], seen["import_scope"]) == (None, None)
+    assert seen["experimental_enable_variable_lifting"] is True
+
+
+def test_arguments_for_graphs_are_taken_and_unknown_ones_refused():
+    v = unisono.Variable(1.0, validate_shape=False, caching_device="CPU:0")
+    assert v.numpy() == 1.0
+
+    def misspell(next_creator, **kwargs):
+        return next_creator(trainible=False, **kwargs)
+
+    with (
+        unisono.variable_creator_scope(misspell),
+        pytest.raises(TypeError, match="unexpected argument 'trainible'"),
+    ):
+        unisono.Variable(1.0)
+
+
+@pytest.mark.parametrize(
+    ("act", "error", "text"),
+    [
+        (unisono.Variable, ValueError, "`initial_value` arg to `tf.Variable` must be"),
+        (
+            lambda: unisono.Variable(lambda: None),
+            ValueError,
+            r"convert a value \(None\)",
+        ),
+        (lambda: unisono.Variable("x"), TypeError, "Cannot convert 'x'"),
+        (lambda: unisono.Variable(1.0).assign(None), ValueError, "unsupported type"),
+        (lambda: unisono.Variable(1.0).assign("x"), TypeError, "Cannot convert 'x'"),
+        (lambda: list(unisono.Variable(1.0)), TypeError, "iterate over a scalar"),
+        (lambda: unisono.Variable([1.0]).set_shape([2]), ValueError, "not compatible"),
+        (
+            lambda: unisono.Variable([1.0]).scatter_add(3.0),
+            TypeError,
+            "Argument `sparse_delta` must be a `tf.IndexedSlices`",
+        ),
+        (
+            lambda: unisono.distribute.experimental.partitioners.MinSizePartitioner(-1),
+            ValueError,
+            "Argument `min_shard_bytes` must be positive. Received: -1",
+        ),
+        (
+            lambda: unisono.distribute.ShardedVariable([]),
+            TypeError,
+            "non-empty list of `variables.Variable`s",
+        ),
+    ],
+)
+def test_what_a_variable_cannot_be_is_told_in_the_words_of_tensorflow(act, error, text):
+    with pytest.raises(error, match=text):
+        act()
 
 
 @pytest.mark.feature("B06")

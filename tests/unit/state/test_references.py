@@ -1,5 +1,8 @@
 """Variables are told apart by references, and tell what they are."""
 
+import operator
+
+import jax.numpy as jnp
 import pytest
 
 import unisono
@@ -17,11 +20,37 @@ def test_references_compare_variables_not_values():
     assert repr(v.ref()) == f"<Reference wrapping {v!r}>"
 
 
+def test_a_variable_is_no_key_because_its_comparison_is_an_array():
+    for v in (unisono.Variable(1.0), variable(mirrored(2), 1.0)):
+        with pytest.raises(TypeError, match=r"unhashable.*use variable.ref\(\)"):
+            hash(v)
+
+
 def test_a_variable_tells_its_shape_and_that_it_has_a_value():
     for v in (unisono.Variable([1.0, 2.0]), variable(mirrored(2), [1.0, 2.0])):
         assert v.get_shape() == v.shape == (2,)
         assert v.is_initialized().tolist() is True
         assert unisono.function(v.is_initialized)().tolist() is True
+
+
+@pytest.mark.parametrize("kind", ["plain", "mirrored", "on read", "sharded", "result"])
+def test_a_variable_has_a_shape_with_the_methods_of_tensorflow(kind):
+    first = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+    v = {
+        "plain": lambda: unisono.Variable(first),
+        "mirrored": lambda: variable(mirrored(2), first),
+        "on read": lambda: variable(mirrored(2), first, synchronization="ON_READ"),
+        "sharded": lambda: unisono.distribute.ShardedVariable(
+            [unisono.Variable([row]) for row in first]
+        ),
+        "result": lambda: variable(mirrored(2), first).assign(first),
+    }[kind]()
+    assert v.shape.as_list() == v.shape.dims == [2, 3]
+    assert (v.shape.rank, v.shape.ndims, v.shape.num_elements()) == (2, 2, 6)
+    assert v.shape.is_compatible_with([None, 3])
+    assert (v.shape[0], v.shape[1:].as_list()) == (2, [3])
+    assert operator.add(v.shape, [4]).as_list() == [2, 3, 4]
+    assert v.shape == (2, 3) == tuple(v.shape) == jnp.zeros(v.shape).shape
 
 
 def test_a_variable_made_in_a_function_has_a_value_there():

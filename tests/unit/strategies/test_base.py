@@ -109,3 +109,25 @@ def test_run_takes_and_returns_mappings_of_a_class_of_ones_own(wrap):
     for key, wanted in {"b": [1, 2], "a": [5, 4]}.items():
         parts = strategy.experimental_local_results(found[key])
         assert [int(x) for x in parts] == wanted
+
+
+def test_a_group_of_one_value_is_the_value():
+    two, one = mirrored(2), mirrored(1)
+    value = jnp.asarray(2.0)
+    assert one.group(one.run(lambda: value)) is one.group({"a": value}) is value
+    assert one.group(value, name="named") is None
+    assert one.group([value, value]) is two.group(two.run(lambda: value + 1)) is None
+
+
+def test_values_of_different_types_are_not_added_up_in_silence():
+    strategy = mirrored(2)
+    mixed = unisono.distribute.PerReplica([jnp.float32(1.0), jnp.int32(1)])
+    with pytest.raises(unisono.errors.InvalidArgumentError, match="same element type"):
+        strategy.reduce("SUM", mixed, axis=None)
+    # Python's numbers have no type of their own.
+    mixed = unisono.distribute.PerReplica([jnp.float32(1.0), 1])
+    assert float(strategy.reduce("SUM", mixed, axis=None)) == 2.0
+
+
+def test_the_default_replica_names_no_device():
+    assert unisono.distribute.get_replica_context().devices == [""]

@@ -148,7 +148,7 @@ class ConcreteFunction:
 def sizes_of(given: Any) -> Sequence[int]:
     """Return the sizes to trace a function with, in place of those left open."""
     specs = (x for x in nest.leaves(given) if isinstance(x, TensorSpec))
-    is_open = any(s.shape is None or None in s.shape for s in specs)
+    is_open = any(not s.shape.is_fully_defined() for s in specs)
     return _SIZES if is_open else _SIZES[:1]
 
 
@@ -185,7 +185,7 @@ def placeholders(tree: Any, size: int) -> Any:
     def leaf(x: Any) -> Any:
         if not isinstance(x, TensorSpec):
             return x
-        if x.shape is None:
+        if x.shape.rank is None:
             raise ValueError(
                 f"{x} leaves the number of axes open, for which XLA has no program. "
                 "Give a shape, with None for axes of any size."

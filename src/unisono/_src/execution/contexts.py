@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from unisono._src.execution import logical_devices, merging, replica_collectives
 from unisono._src.foundation import ambient, options
 from unisono._src.foundation.public_names import publish
-from unisono._src.state import frames, storage
+from unisono._src.state import branch_frame, frames, storage
 from unisono._src.values import ports
 from unisono._src.values.array_operators import StandsForArray
 from unisono._src.values.indexed_slices import IndexedSlices
@@ -104,6 +104,8 @@ class ReplicaContext:
     def devices(self) -> list[str]:
         """The names of this replica's devices, as a list of one.
 
+        The default strategy leaves the device to JAX; the name is empty there.
+
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
         >>> found = []
@@ -113,6 +115,8 @@ class ReplicaContext:
         >>> [name.rpartition("/")[2] for name in found]
         ['device:CPU:0', 'device:CPU:1']
         """
+        if self._strategy._is_default:  # noqa: SLF001
+            return [""]
         # `copy` counts over all workers, the names are those of this worker.
         frame = ambient.current()
         names = self._strategy.extended.worker_devices
@@ -188,8 +192,8 @@ class ReplicaContext:
             This replica's own part of what `merge_fn` returned.
 
         Raises:
-            RuntimeError: the call is not in this replica's context, or some replicas
-                do not call it.
+            RuntimeError: the call is not in this replica's context, some replicas do
+                not call it, or it is in a branch or loop of a compiled function.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -201,6 +205,13 @@ class ReplicaContext:
         >>> float(strategy.run(replica, args=(x,)))
         3.0
         """
+        if isinstance(ambient.current().state, branch_frame.BranchFrame):
+            raise RuntimeError(
+                "`merge_call` called while defining a new graph or a tf.function: it "
+                "is in a branch or loop body, as of `cond` or `while_loop`, of a "
+                "compiled function. Move the branch or loop out of the function that "
+                "is passed to `strategy.run`, or call `all_reduce` in the body."
+            )
         self._port.has_merged = True
         require_replica_context(self)
         return merging.merge(self._strategy, self._port, merge_fn, args, kwargs or {})

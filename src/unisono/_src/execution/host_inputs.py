@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from unisono._src.execution import signature
 from unisono._src.execution.signature import Identity
 from unisono._src.foundation import ambient, errors, nest
+from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.state import frames, function_frame
 
 
@@ -69,9 +70,9 @@ class HostIterator(abc.ABC):
             if self._serves_replicas and not is_compiled:
                 return self.pull()
             raise ValueError(
-                "next(iterator) was called inside a replica function. Call it in "
-                "cross-replica context: take the element outside strategy.run and pass "
-                "it in args."
+                "next(iterator) should be called from outside of replica_fn. Take the "
+                "element in cross-replica context, outside strategy.run, and pass it "
+                "in args."
             )
         return take(frame.state, self) if is_compiled else self.pull()
 
@@ -285,7 +286,7 @@ def take(frame: Any, source: Any) -> Any:
 
 
 # Values of these types are compared by value, all others by identity.
-_SCALARS = (bool, int, float, complex, str, bytes, type(None))
+_SCALARS = (bool, int, float, complex, str, bytes, type(None), TensorShape)
 
 
 def closure_key(fn: Callable[..., Any]) -> Any:
@@ -315,7 +316,9 @@ def closure_key(fn: Callable[..., Any]) -> Any:
 
 def _capture_key(x: Any) -> Any:
     """Return a hashable stand-in for a captured object."""
+    # With the type, because 1, 1.0 and True are equal.
+    if isinstance(x, _SCALARS):
+        return (type(x), x)
     if isinstance(x, tuple):
         return tuple(_capture_key(part) for part in x)
-    # With the type, because 1, 1.0 and True are equal.
-    return (type(x), x) if isinstance(x, _SCALARS) else Identity(x)
+    return Identity(x)

@@ -129,6 +129,9 @@ def run(placement: storage.Placement, calls: Sequence[Callable[[], Any]]) -> lis
         port = ports.LockstepPort(i, topology, turns, hub.switch, made)
         frame = contexts.frame_of_replica(placement, i, port, i)
         port.creators = len(frame.creators)
+        if is_eager:
+            # As in TensorFlow, whose eager replicas are threads that begin without it.
+            frame = frame._replace(names="")
         replica = _Replica(frame, common.settings, greenlet.greenlet(call))
         if is_eager:
             _give_device(replica, topology.devices[i], common)

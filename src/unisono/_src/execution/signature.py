@@ -19,6 +19,7 @@ from jax._src.array import ArrayImpl
 
 from unisono._src.execution.specs import PerReplicaSpec, TensorSpec
 from unisono._src.foundation import jax_types, nest
+from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.machines.topology import Topology
 from unisono._src.values import distributed, jax_tapes
 from unisono._src.values.array_operators import ArrayOperators
@@ -112,7 +113,7 @@ def _is_text(x: Any) -> bool:
 
 _SCALARS = frozenset({bool, int, float, complex, str, bytes, type(None)})
 # Static values of these types are compared by value, all others by identity.
-_VALUES: Any = (enum.Enum, type, np.dtype, range, *_SCALARS)
+_VALUES: Any = (enum.Enum, type, np.dtype, range, TensorShape, *_SCALARS)
 # The structure of a value that is one array.
 _LEAF = jax.tree.structure(0)
 # In a key, 0.0 would be equal to -0.0, and NaN would not be equal to itself.

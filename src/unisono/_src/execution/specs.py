@@ -11,6 +11,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensor_shape import ShapeLike, TensorShape
 
 # Names of the element type of text, whose arrays hold `bytes` objects.
 _TEXT = (str, bytes, "string")
@@ -60,11 +61,11 @@ class TensorSpec(TypeSpec):
 
     def __init__(
         self,
-        shape: Sequence[int | None] | None,
+        shape: ShapeLike,
         dtype: DTypeLike = jnp.float32,
         name: str | None = None,
     ) -> None:
-        self.shape = None if shape is None else tuple(shape)
+        self.shape = TensorShape(shape)
         self.dtype = _element_type(dtype)
         self.name = name
 
@@ -123,9 +124,7 @@ class TensorSpec(TypeSpec):
             return False
         if self.name and self.name != other.name:
             return False
-        if other.shape is None or self.shape is None:
-            return other.shape is None
-        return _shape_fits(other.shape, self.shape)
+        return self.shape.is_subtype_of(other.shape)
 
     def is_compatible_with(self, value: Any) -> bool:
         """Whether an array fits this spec; for a spec, whether some array fits both.
@@ -150,12 +149,8 @@ class TensorSpec(TypeSpec):
 
     def _overlaps(self, other: TensorSpec) -> bool:
         """Whether some array could fit both specs."""
-        if self.dtype != other.dtype or self.shape is None or other.shape is None:
-            return self.dtype == other.dtype
-        return len(self.shape) == len(other.shape) and all(
-            None in (a, b) or a == b
-            for a, b in zip(self.shape, other.shape, strict=True)
-        )
+        is_same_type = bool(self.dtype == other.dtype)
+        return is_same_type and self.shape.is_compatible_with(other.shape)
 
     def describes(self, shape: Sequence[int], dtype: DTypeLike) -> bool:
         """Whether this describes arrays of the given shape and element type.
@@ -183,7 +178,11 @@ class TensorSpec(TypeSpec):
         >>> TensorSpec((None, 2)).fits((7, 2)), TensorSpec((None, 2)).fits((7,))
         (True, False)
         """
-        return self.shape is None or _shape_fits(self.shape, shape)
+        if self.shape.rank is None:
+            return True
+        return len(self.shape) == len(shape) and all(
+            w is None or w == s for w, s in zip(self.shape, shape, strict=True)
+        )
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -215,7 +214,7 @@ class DatasetSpec(TypeSpec):
 
     def __init__(self, element_spec: Any, dataset_shape: Sequence[int] = ()) -> None:
         self.element_spec = element_spec
-        self.shape = tuple(dataset_shape)
+        self.shape = TensorShape(dataset_shape)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -266,13 +265,6 @@ def _element_type(given: Any) -> np.dtype:
         return np.dtype(np.float32)
     found = np.dtype(object if given in _TEXT else given)
     return np.dtype(object) if found.kind in "SU" else found
-
-
-def _shape_fits(wanted: Sequence[int | None], shape: Sequence[int | None]) -> bool:
-    """Whether `shape` has the sizes of `wanted`, in which None is any size."""
-    return len(wanted) == len(shape) and all(
-        w is None or w == s for w, s in zip(wanted, shape, strict=True)
-    )
 
 
 publish("unisono", TensorSpec, TypeSpec)

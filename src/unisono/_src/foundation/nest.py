@@ -13,10 +13,16 @@ from typing import Any
 
 import jax
 
+from unisono._src.foundation.tensor_shape import TensorShape
+
 
 def is_nested(x: object) -> bool:
-    """Returns whether `x` is a container, not a leaf."""
-    return isinstance(x, (list, tuple, Mapping))
+    """Returns whether `x` is a container, not a leaf.
+
+    >>> is_nested((2, 3)), is_nested(TensorShape((2, 3)))
+    (True, False)
+    """
+    return isinstance(x, (list, tuple, Mapping)) and type(x) is not TensorShape
 
 
 def keys(x: Mapping[Any, Any]) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from typing import SupportsIndex, TypeAlias, Union, final, overload
+from typing import Any, Final, SupportsIndex, TypeAlias, Union, final, overload
 
 from unisono._src.foundation.public_names import publish
 
@@ -14,10 +14,23 @@ ShapeLike: TypeAlias = Union["TensorShape", Iterable[int | None], int, None]
 
 
 @final
-class TensorShape:
+class _AnyRank:
+    """The one entry of a shape whose rank is unknown.
+
+    It is no size, so that code which reads the entries of a tuple without asking the
+    shape, as code in C may do, raises instead of taking the shape for that of a scalar.
+    """
+
+
+_ANY_RANK: Final = _AnyRank()
+
+
+@final
+class TensorShape(tuple[Any, ...]):
     """The shape of an array, in which sizes may be unknown.
 
-    The shapes of arrays and variables are plain tuples, which compare equal to this.
+    It is a tuple of the sizes, which JAX and NumPy take as any other. In structures it
+    is one value, as in TensorFlow: `unisono.nest` and `jax.tree` do not look into it.
 
     Args:
         dims: the sizes; one number for a shape of one axis; None for any shape.
@@ -31,25 +44,35 @@ class TensorShape:
     (TensorShape([None, 3]), 2, [None, 3], False)
     >>> shape.is_compatible_with([5, 3]), TensorShape([2, 3]) == (2, 3)
     (True, True)
+    >>> [10] + TensorShape([2, 3])[1:], tuple(TensorShape([2, 3]))
+    (TensorShape([10, 3]), (2, 3))
     """
 
-    __slots__ = ("_dims",)
+    __slots__ = ()
 
-    def __init__(self, dims: ShapeLike) -> None:
-        self._dims: tuple[int | None, ...] | None
+    def __new__(cls, dims: ShapeLike) -> TensorShape:
         if isinstance(dims, TensorShape):
-            dims = dims.dims
+            return dims
+        sizes: tuple[object, ...]
         if dims is None:
-            self._dims = None
+            sizes = (_ANY_RANK,)
         elif isinstance(dims, str) or not isinstance(dims, Iterable):
-            self._dims = (_dimension(dims),)
+            sizes = (_dimension(dims),)
         else:
-            self._dims = tuple(map(_dimension, dims))
+            sizes = tuple(map(_dimension, dims))
+        return super().__new__(cls, sizes)
+
+    @property
+    def _dims(self) -> tuple[int | None, ...] | None:
+        """The sizes as a plain tuple; None if the rank is unknown."""
+        sizes = tuple(super().__iter__())
+        return None if sizes == (_ANY_RANK,) else sizes
 
     @property
     def rank(self) -> int | None:
         """The number of axes; None if it is unknown."""
-        return None if self._dims is None else len(self._dims)
+        sizes = self._dims
+        return None if sizes is None else len(sizes)
 
     @property
     def ndims(self) -> int | None:
@@ -59,7 +82,8 @@ class TensorShape:
     @property
     def dims(self) -> list[int | None] | None:
         """The sizes, as `as_list` gives them; None if the rank is unknown."""
-        return None if self._dims is None else list(self._dims)
+        sizes = self._dims
+        return None if sizes is None else list(sizes)
 
     def as_list(self) -> list[int | None]:
         """Returns the sizes as a list.
@@ -70,9 +94,10 @@ class TensorShape:
         >>> TensorShape([2, None]).as_list()
         [2, None]
         """
-        if self._dims is None:
+        sizes = self._dims
+        if sizes is None:
             raise ValueError("as_list() is not defined on an unknown TensorShape.")
-        return list(self._dims)
+        return list(sizes)
 
     def num_elements(self) -> int | None:
         """Returns the number of elements; None if it is unknown.
@@ -80,10 +105,11 @@ class TensorShape:
         >>> TensorShape([2, 3]).num_elements()
         6
         """
-        if self._dims is None:
+        sizes = self._dims
+        if sizes is None:
             return None
-        known = [d for d in self._dims if d is not None]
-        return math.prod(known) if len(known) == len(self._dims) else None
+        known = [d for d in sizes if d is not None]
+        return math.prod(known) if len(known) == len(sizes) else None
 
     def is_fully_defined(self) -> bool:
         """Returns whether every size is known.
@@ -138,15 +164,14 @@ class TensorShape:
         TensorShape([2, 3])
         """
         found = TensorShape(other)
-        if self._dims is None:
+        a, b = self._dims, found._dims
+        if a is None:
             return found
-        if found._dims is None:
+        if b is None:
             return self
         if not self.is_compatible_with(found):
             raise ValueError(f"Shapes {self} and {found} are not compatible")
-        return TensorShape(
-            y if x is None else x for x, y in zip(self._dims, found._dims, strict=True)
-        )
+        return TensorShape(y if x is None else x for x, y in zip(a, b, strict=True))
 
     def concatenate(self, other: ShapeLike) -> TensorShape:
         """Returns this shape with the axes of another one after its own.
@@ -154,10 +179,8 @@ class TensorShape:
         >>> TensorShape([2]).concatenate([3, None])
         TensorShape([2, 3, None])
         """
-        found = TensorShape(other)
-        if self._dims is None or found._dims is None:
-            return TensorShape(None)
-        return TensorShape((*self._dims, *found._dims))
+        a, b = self.dims, TensorShape(other).dims
+        return TensorShape(None if a is None or b is None else (*a, *b))
 
     def with_rank(self, rank: int) -> TensorShape:
         """Returns this shape with a certain number of axes.
@@ -182,7 +205,7 @@ class TensorShape:
         >>> TensorShape([2, 3]).with_rank_at_least(1)
         TensorShape([2, 3])
         """
-        if self._dims is not None and len(self._dims) < rank:
+        if self.rank is not None and self.rank < rank:
             raise ValueError(f"Shape {self} must have rank at least {rank}")
         return self
 
@@ -195,7 +218,7 @@ class TensorShape:
         >>> TensorShape([2, 3]).with_rank_at_most(2)
         TensorShape([2, 3])
         """
-        if self._dims is not None and len(self._dims) > rank:
+        if self.rank is not None and self.rank > rank:
             raise ValueError(f"Shape {self} must have rank at most {rank}")
         return self
 
@@ -204,7 +227,7 @@ class TensorShape:
 
         >>> TensorShape([2, 3]).assert_has_rank(2)
         """
-        if self._dims is not None and len(self._dims) != rank:
+        if self.rank not in (None, rank):
             raise ValueError(f"Shape {self} must have rank {rank}")
 
     def assert_same_rank(self, other: ShapeLike) -> None:
@@ -233,30 +256,34 @@ class TensorShape:
             raise ValueError(f"Shape {self} is not fully defined")
 
     def __len__(self) -> int:
-        if self._dims is None:
+        sizes = self._dims
+        if sizes is None:
             raise ValueError("Cannot take the length of shape with unknown rank.")
-        return len(self._dims)
+        return len(sizes)
 
-    # As in TensorFlow: true if the rank is known, also for the shape of a scalar.
+    # As in TensorFlow, and other than for plain tuples: the shape of a scalar is true.
     def __bool__(self) -> bool:
         return self._dims is not None
 
-    def __iter__(self) -> Iterator[int | None]:
-        if self._dims is None:
+    def __iter__(self) -> Iterator[Any]:
+        sizes = self._dims
+        if sizes is None:
             raise ValueError("Cannot iterate over a shape with unknown rank.")
-        return iter(self._dims)
+        return iter(sizes)
+
+    def __contains__(self, size: object) -> bool:
+        return size in list(self)
 
     @overload
-    def __getitem__(self, key: SupportsIndex) -> int | None: ...
+    def __getitem__(self, key: SupportsIndex) -> Any: ...
 
     @overload
     def __getitem__(self, key: slice) -> TensorShape: ...
 
-    def __getitem__(self, key: SupportsIndex | slice) -> int | TensorShape | None:
-        if self._dims is not None:
-            if isinstance(key, slice):
-                return TensorShape(self._dims[key])
-            return self._dims[key]
+    def __getitem__(self, key: SupportsIndex | slice) -> Any:
+        sizes = self._dims
+        if sizes is not None:
+            return TensorShape(sizes[key]) if isinstance(key, slice) else sizes[key]
         if not isinstance(key, slice):
             return None
         # Of an unknown shape, as many axes are known to be unknown as are asked for.
@@ -265,31 +292,40 @@ class TensorShape:
             return TensorShape(None)
         return TensorShape([None] * max(stop - start, 0))
 
-    def __add__(self, other: ShapeLike) -> TensorShape:
+    def __add__(self, other: ShapeLike) -> TensorShape:  # type: ignore[override]
         return self.concatenate(other)
 
     def __radd__(self, other: ShapeLike) -> TensorShape:
         return TensorShape(other).concatenate(self)
 
     def __eq__(self, other: object) -> bool:
-        if other is not None and not isinstance(other, (TensorShape, Sequence)):
+        if type(other) is tuple:
+            return super().__eq__(other)
+        if other is not None and not isinstance(other, Sequence):
             return NotImplemented
         try:
             return self._dims == TensorShape(other)._dims
         except (TypeError, ValueError):
             return NotImplemented
 
+    # A tuple has one of its own, which would compare a list as something else.
+    def __ne__(self, other: object) -> bool:
+        is_same = self.__eq__(other)
+        return is_same if is_same is NotImplemented else not is_same
+
+    # A shape and a plain tuple that are equal are one key.
     def __hash__(self) -> int:
-        return hash(self._dims)
+        return super().__hash__()
 
     def __reduce__(self) -> tuple[type[TensorShape], tuple[ShapeLike]]:
         return TensorShape, (self._dims,)
 
     def __str__(self) -> str:
-        return "<unknown>" if self._dims is None else str(self._dims)
+        sizes = self._dims
+        return "<unknown>" if sizes is None else str(sizes)
 
     def __repr__(self) -> str:
-        return f"TensorShape({None if self._dims is None else list(self._dims)})"
+        return f"TensorShape({self.dims})"
 
 
 def _dimension(value: object) -> int | None:

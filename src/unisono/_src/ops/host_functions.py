@@ -95,10 +95,9 @@ def _call(
 
 
 def _shape_of(spec: Any, name: str) -> jax.ShapeDtypeStruct:
-    shape = spec.shape if isinstance(spec, TensorSpec) else None
-    if shape is not None and None not in shape:
+    if isinstance(spec, TensorSpec) and spec.shape.is_fully_defined():
         kind = jax.dtypes.canonicalize_dtype(spec.dtype)
-        return jax.ShapeDtypeStruct(shape, kind)
+        return jax.ShapeDtypeStruct(spec.shape, kind)
     raise TypeError(
         f"In a compiled function {name} needs the shape of its result: write "
         f"Tout=unisono.TensorSpec(shape, dtype) instead of Tout={spec!r}."

@@ -38,8 +38,24 @@ def as_type(value: Any, dtype: Any, name: str | None) -> Any:
     elif isinstance(value, (*_NUMBERS, list, tuple)):
         _check_numbers(value, dtype, name)
     else:
+        check_given(value, name)
         return as_type(_as_array(value), dtype, name)
     return jnp.asarray(copy_if_numpy(value), dtype)
+
+
+def check_given(value: Any, name: str | None) -> None:
+    """Raises `ValueError` for None and `TypeError` for text, which are no numbers."""
+    if value is None:
+        raise ValueError(
+            "Attempt to convert a value (None) with an unsupported type "
+            f"({type(None)}) to a Tensor, for the variable '{name}'. Give an array or "
+            "a number."
+        )
+    if isinstance(value, (str, bytes)):
+        raise TypeError(
+            f"Cannot convert {value!r} to the numbers of the variable '{name}': there "
+            "are no variables of text."
+        )
 
 
 def copy_if_numpy(x: Any) -> Any:

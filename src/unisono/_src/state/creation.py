@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -23,6 +23,15 @@ from unisono._src.values.array_operators import operand
 
 # Packages whose frames are skipped in search of the user's line that made a variable.
 _PACKAGES = {__name__.partition(".")[0], "keras", "flax"}
+
+# Arguments that mean something in TensorFlow's graphs only. Creators get them, too.
+_OF_GRAPHS = {
+    "validate_shape",
+    "caching_device",
+    "variable_def",
+    "import_scope",
+    "experimental_enable_variable_lifting",
+}
 
 # What TensorFlow adds to a name that is taken: `_1` at its end or before a `/`.
 _UNIQUE_SUFFIX = re.compile(r"_\d(?=/|$)")
@@ -68,8 +77,9 @@ def initial_array(
     """
     if initial_value is None:
         raise ValueError(
-            f"The `initial_value` of variable {name} is None; give an array, a number "
-            "or a function without arguments that returns one."
+            "The `initial_value` arg to `tf.Variable` must be specified, and that of "
+            f"variable {name} is None; give an array, a number or a function without "
+            "arguments that returns one."
         )
     is_cut = placement is not None and placement.split_above is not None
     if is_cut and not frames.frame().is_compiled:
@@ -92,6 +102,8 @@ def initial_array(
 def _as_value(value: Any, dtype: Any, name: str | None) -> Any:
     """Returns `value` as an array of the wanted type, with memory of its own."""
     dtype = jax_types.usable_type(dtype)
+    if not hasattr(value, "dtype"):
+        conversion.check_given(value, name or "Variable")
     if dtype is None:
         value = jnp.asarray(conversion.copy_if_numpy(operand(value)))
     else:
@@ -182,6 +194,12 @@ def check_distributed(synchronization: VariableSynchronization, name: Any) -> No
             "tf.distribute strategy. Please change the `synchronization` for "
             f"variable: {name}"
         )
+
+
+def check_arguments_of_graphs(given: Mapping[str, Any]) -> None:
+    """Raises `TypeError` for an argument that is not one of those without effect."""
+    if unknown := given.keys() - _OF_GRAPHS:
+        raise TypeError(f"Variable() got an unexpected argument {min(unknown)!r}.")
 
 
 def check_mean(aggregation: VariableAggregation, dtype: Any) -> None:

@@ -148,7 +148,7 @@ class MaxSizePartitioner(Partitioner):
 def _check_positive(name: str, value: Any) -> int:
     """Returns an argument, which must be a positive number."""
     if value < 1:
-        raise ValueError(f"{name} must be a positive number, received {value}.")
+        raise ValueError(f"Argument `{name}` must be positive. Received: {value}.")
     return int(value)
 
 

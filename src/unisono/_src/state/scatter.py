@@ -80,8 +80,8 @@ def scatter(variable: Any, kind: str, sparse: Any, is_nd: bool = False) -> jax.A
     """
     if not isinstance(sparse, IndexedSlices):
         raise TypeError(
-            f"Expected IndexedSlices, received {type(sparse).__name__}: {sparse!r}. "
-            "Write unisono.IndexedSlices(values, indices)."
+            "Argument `sparse_delta` must be a `tf.IndexedSlices`. Received arg: "
+            f"{sparse!r}. Write unisono.IndexedSlices(values, indices)."
         )
     cell = variable.state_cell
     rows = conversion.as_type(sparse.values, cell.dtype, cell.name)

@@ -16,7 +16,7 @@ def make_zeros(shape: tuple[int, ...], dtype: Any, name: str, home: Any) -> Vari
     with ambient.push(colocate=home):
         cell = storage.Cell(
             storage.Policy.SERVER,
-            shape,
+            tuple(shape),
             dtype,
             frame.placement,
             name,

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 
 from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.state import assignment, conversion, row_reading, rows
 from unisono._src.state.variables import Variable
 from unisono._src.values import array_operators
@@ -43,7 +44,7 @@ class ShardedVariable(array_operators.ArrayOperators):
     ...     [unisono.Variable([[1.0], [2.0]]), unisono.Variable([[3.0]])]
     ... )
     >>> table.shape, table.numpy().ravel().tolist(), float(table[-1][0])
-    ((3, 1), [1.0, 2.0, 3.0], 3.0)
+    (TensorShape([3, 1]), [1.0, 2.0, 3.0], 3.0)
     >>> table.assign_add([[1.0], [1.0], [1.0]]).numpy().ravel().tolist()
     [2.0, 3.0, 4.0]
     """
@@ -56,8 +57,8 @@ class ShardedVariable(array_operators.ArrayOperators):
         is_list = isinstance(variables, Sequence) and len(variables) > 0
         if not is_list or not all(isinstance(v, Variable) for v in variables):
             raise TypeError(
-                "Argument `variables` should be a non-empty list of `variables`s. "
-                f"Received {variables!r}."
+                "Argument `variables` should be a non-empty list of "
+                f"`variables.Variable`s. Received {variables!r}."
             )
         first = variables[0]
         if any(v.dtype != first.dtype for v in variables):
@@ -65,11 +66,11 @@ class ShardedVariable(array_operators.ArrayOperators):
                 "All elements in argument `variables` must have the same dtype. "
                 f"Received dtypes: {[str(v.dtype) for v in variables]}."
             )
-        if any(v.shape[1:] != first.shape[1:] or not v.shape for v in variables):
+        if any(v.shape[1:] != first.shape[1:] or not v.ndim for v in variables):
             raise ValueError(
                 "All elements in argument `variables` must have the same shapes except "
                 "for the first axis. Received shapes: "
-                f"{[v.shape for v in variables]}."
+                f"{[tuple(v.shape) for v in variables]}."
             )
         self.variables = list(variables)
         self.name = name
@@ -79,10 +80,10 @@ class ShardedVariable(array_operators.ArrayOperators):
     # Properties.
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> TensorShape:
         """The shape of the whole."""
         rows_in_all = sum(v.shape[0] for v in self.variables)
-        return (rows_in_all, *self.variables[0].shape[1:])
+        return TensorShape((rows_in_all, *self.variables[0].shape[1:]))
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -206,7 +207,7 @@ class ShardedVariable(array_operators.ArrayOperators):
 
     def _position(self, index: int) -> int:
         """Returns the number of a row, which may be counted from the end."""
-        count = self.shape[0]
+        count: int = self.shape[0]
         if not -count <= index < count:
             raise IndexError(
                 f"ShardedVariable: slice index {index} of dimension 0 out of bounds: "
@@ -257,7 +258,8 @@ class ShardedVariable(array_operators.ArrayOperators):
         """
         if not isinstance(sparse, IndexedSlices):
             raise TypeError(
-                f"Expected IndexedSlices, received {type(sparse).__name__}: {sparse!r}."
+                "Argument `sparse_delta` must be a `tf.IndexedSlices`. Received arg: "
+                f"{sparse!r}."
             )
         each = self._locate(_row_positions(sparse.indices))
         pairs = zip(self.variables, each, strict=True)

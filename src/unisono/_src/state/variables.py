@@ -88,6 +88,12 @@ class Variable(parts.VariableParts, metaclass=_Factory):
         constraint: a function that optimizers apply after an update.
         synchronization: when copies are brought together.
         aggregation: how values that replicas assign become one; None is NONE.
+        validate_shape: accepted, no effect; it is for graphs in TensorFlow, and so are
+            the following.
+        caching_device: accepted, no effect.
+        variable_def: accepted, no effect.
+        import_scope: accepted, no effect.
+        experimental_enable_variable_lifting: accepted, no effect.
 
     Raises:
         ValueError: there is no initial value, its shape is not `shape`, or the strategy
@@ -99,7 +105,7 @@ class Variable(parts.VariableParts, metaclass=_Factory):
     >>> v
     <tf.Variable 'v:0' shape=(2,) dtype=float32, numpy=array([2., 3.], dtype=float32)>
     >>> v.name, v.shape, v.ndim, v.size, v.dtype.name, v.trainable
-    ('v:0', (2,), 1, 2, 'float32', True)
+    ('v:0', TensorShape([2]), 1, 2, 'float32', True)
 
     >>> import unisono
     >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -128,6 +134,11 @@ class Variable(parts.VariableParts, metaclass=_Factory):
         constraint: Callable[[Any], Any] | None = None,
         synchronization: VariableSynchronization = VariableSynchronization.AUTO,
         aggregation: VariableAggregation | None = VariableAggregation.NONE,
+        validate_shape: bool = True,
+        caching_device: str | None = None,
+        variable_def: None = None,
+        import_scope: str | None = None,
+        experimental_enable_variable_lifting: bool = True,
     ) -> None:
         # Never called; for readers and type checkers. The metaclass makes variables,
         # because the class of a variable depends on the scope.
@@ -142,17 +153,29 @@ class Variable(parts.VariableParts, metaclass=_Factory):
         return f"{self.state_cell.name}{suffix}:0"
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the value."""
-        return self.state_cell.shape
+    def shape(self) -> tensor_shape.TensorShape:
+        """The shape of the value, a tuple with TensorFlow's methods of shapes.
+
+        >>> v = Variable([[1.0, 2.0]])
+        >>> v.shape, v.shape.as_list(), v.shape == (1, 2), jnp.ones(v.shape).shape
+        (TensorShape([1, 2]), [1, 2], True, (1, 2))
+        """
+        return tensor_shape.TensorShape(self.state_cell.shape)
 
     def get_shape(self) -> tensor_shape.TensorShape:
-        """Returns the shape as TensorFlow's class of shapes.
+        """Returns the same as `shape`.
 
         >>> Variable([1.0, 2.0]).get_shape().as_list()
         [2]
         """
         return tensor_shape.TensorShape(self.state_cell.shape)
+
+    def set_shape(self, shape: tensor_shape.ShapeLike) -> None:
+        """Raises `ValueError` unless the variable may have a shape; its own is known.
+
+        >>> Variable([1.0, 2.0]).set_shape([None])
+        """
+        self.shape.merge_with(shape)
 
     @property
     def ndim(self) -> int:
@@ -551,6 +574,13 @@ class Variable(parts.VariableParts, metaclass=_Factory):
         memo[id(self)] = copied
         return copied
 
+    def __hash__(self) -> int:
+        # `==` compares elements, so that a variable would be no key of its own.
+        raise TypeError(
+            "Variable is unhashable. Instead, use variable.ref() as the key. "
+            f"(Variable: {self!r})"
+        )
+
     def __repr__(self) -> str:
         if self.replica_index is None and self._is_distributed:
             return replica_text.render(type(self).__name__, self.values, repr)
@@ -564,33 +594,16 @@ class Variable(parts.VariableParts, metaclass=_Factory):
         return f"{head}, numpy={shown!r}>"
 
 
-def _refuse_in_place(v: str, operator: str, change: str) -> Callable[[Any, Any], Any]:
-    """Returns the method of an operator such as ``+=``, which is TensorFlow's error.
-
-    Python would put an array in the place of the variable's name, and the variable
-    would keep its value.
-    """
-
-    def method(self: Any, value: Any) -> Any:
-        raise RuntimeError(
-            f"`{v} {operator}= value` with `tf.Variable`s is not supported. Use "
-            f"`{v}.{change}` to modify the variable, or `out = {v} {operator} value` "
-            "if you need to get a new output Tensor."
-        )
-
-    return method
-
-
 @final
 class ResourceVariable(Variable):
     """A variable that is one array, or one component of a distributed variable."""
 
     # As in TensorFlow: the others, such as `//=`, make an array.
-    __iadd__ = _refuse_in_place("variable", "+", "assign_add(value)")
-    __isub__ = _refuse_in_place("variable", "-", "assign_sub(value)")
-    __imul__ = _refuse_in_place("var", "*", "assign(var * value)")
-    __itruediv__ = _refuse_in_place("var", "/", "assign(var / value)")
-    __ipow__ = _refuse_in_place("var", "**", "assign(var ** value)")
+    __iadd__ = array_operators.refuse_in_place("variable", "+", "assign_add(value)")
+    __isub__ = array_operators.refuse_in_place("variable", "-", "assign_sub(value)")
+    __imul__ = array_operators.refuse_in_place("var", "*", "assign(var * value)")
+    __itruediv__ = array_operators.refuse_in_place("var", "/", "assign(var / value)")
+    __ipow__ = array_operators.refuse_in_place("var", "**", "assign(var ** value)")
 
 
 @final
@@ -635,6 +648,11 @@ def make_variable(
     constraint: Callable[[Any], Any] | None = None,
     synchronization: VariableSynchronization = VariableSynchronization.AUTO,
     aggregation: VariableAggregation | None = VariableAggregation.NONE,
+    validate_shape: bool = True,
+    caching_device: str | None = None,
+    variable_def: None = None,
+    import_scope: str | None = None,
+    experimental_enable_variable_lifting: bool = True,
 ) -> Variable:
     """Makes a variable where the current scope places it; see `Variable`."""
     # The first line of the function: there are no other local variables yet.
@@ -661,8 +679,10 @@ def _create(
     constraint: Callable[[Any], Any] | None,
     synchronization: VariableSynchronization,
     aggregation: VariableAggregation | None,
+    **of_graphs: Any,
 ) -> Variable:
     """Makes one variable in the current scope, without asking its creators."""
+    creation.check_arguments_of_graphs(of_graphs)
     synchronization = options.variable_synchronization(synchronization, name)
     aggregation = options.variable_aggregation(aggregation, name)
     scope = ambient.current()

@@ -380,19 +380,26 @@ class Strategy:
         """
         return self.experimental_local_results(value)
 
-    def group(self, value: object, name: str | None = None) -> None:
-        """Does nothing: in TensorFlow it groups operations of a graph.
+    def group(self, value: object, name: str | None = None) -> object:
+        """Returns a single value as it is; in TensorFlow it groups operations.
 
         Args:
-            value: accepted, no effect.
-            name: accepted, no effect.
+            value: what `run` or an assignment returned.
+            name: the name of the group, without effect on anything else.
+
+        Returns:
+            The value of this process's replicas if there is one; None if there are
+            several, or a name was given.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-        >>> strategy.group(strategy.run(lambda: 1)) is None
+        >>> strategy.group(strategy.run(lambda: unisono.constant(1))) is None
         True
+        >>> strategy.group(3)
+        3
         """
-        return None
+        found = list(nest.leaves(self.experimental_local_results(value)))
+        return found[0] if len(found) == 1 and name is None else None
 
     def experimental_distribute_values_from_function(
         self, value_fn: Callable[[ValueContext], Any]

@@ -41,6 +41,9 @@ class StrategyExtended(ProcessBound):
         container_strategy: the `Strategy` that this object belongs to.
 
     Attributes:
+        experimental_enable_get_next_as_optional: whether the last step of datasets that
+            a function makes from now on may have replicas without data, which get
+            empty batches. If it is False, the steps end before that one.
         _placement: where variables made in scope go; None leaves them as they are.
         _reduced_at: where `reduce` leaves its result; None is the first device.
         _copies: how many replicas of this process can have values of their own; None
@@ -56,6 +59,7 @@ class StrategyExtended(ProcessBound):
     True
     """
 
+    experimental_enable_get_next_as_optional = True
     _instead = "Make a strategy in each process."
     _placement: Any = None
     _reduced_at: Any = None

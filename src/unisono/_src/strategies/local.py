@@ -65,9 +65,12 @@ class LocalExtended(extended.StrategyExtended, abc.ABC):
             alone = pipelines.dataset_functions.InputContext()
             return pipelines.dataset_functions.call_dataset_fn(dataset_fn, alone)
         owner = self._container_strategy()
-        return pipelines.distributed_dataset.DistributedDatasetsFromFunction(
+        made = pipelines.distributed_dataset.DistributedDatasetsFromFunction(
             dataset_fn, self._topology, options, owner
         )
+        if self.experimental_enable_get_next_as_optional:
+            return made
+        return made.with_whole_steps()
 
     @property
     def experimental_should_init(self) -> bool:

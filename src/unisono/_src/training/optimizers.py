@@ -603,7 +603,7 @@ def _sum_gradients(
 def _as_dense(gradient: Any, variable: Variable) -> Any:
     """Returns a gradient as an array of the variable's shape."""
     if isinstance(gradient, IndexedSlices):
-        if gradient.shape is None:
+        if gradient.shape.rank is None:
             gradient = IndexedSlices(gradient.values, gradient.indices, variable.shape)
         return gradient.to_dense()
     gradient = jnp.asarray(gradient)

@@ -147,7 +147,10 @@ class ArrayOperators(StandsForArray):
         return format(self.__jax_array__(), spec) if spec else str(self)
 
     def __iter__(self) -> Iterator[jax.Array]:
-        return iter(self.__jax_array__())
+        array = self.__jax_array__()
+        if not np.ndim(array):
+            raise TypeError("Cannot iterate over a scalar tensor.")
+        return iter(array)
 
     def __neg__(self) -> jax.Array:
         return -self.__jax_array__()
@@ -215,6 +218,23 @@ class ArrayOperators(StandsForArray):
 
     # `==` compares elements, so an object is a dictionary key by its identity.
     __hash__ = object.__hash__
+
+
+def refuse_in_place(v: str, operator: str, change: str) -> Callable[[Any, Any], Any]:
+    """Returns the method of an operator such as ``+=``, which is TensorFlow's error.
+
+    Python would put an array in the place of the variable's name, and the variable
+    would keep its value.
+    """
+
+    def method(self: Any, value: Any) -> Any:
+        raise RuntimeError(
+            f"`{v} {operator}= value` with `tf.Variable`s is not supported. Use "
+            f"`{v}.{change}` to modify the variable, or `out = {v} {operator} value` "
+            "if you need to get a new output Tensor."
+        )
+
+    return method
 
 
 _equal = _forward("__eq__")

@@ -235,6 +235,12 @@ def reduce_parts(
             f"element by element; received {shapes}. Pass an axis to "
             "Strategy.reduce, or gather instead."
         )
+    # Python's numbers follow the type of the others.
+    if len({v.dtype for v in values if not v.weak_type}) > 1:
+        raise errors.InvalidArgumentError(
+            "Inputs must have the same element type on every replica to be combined; "
+            f"received {[str(v.dtype) for v in values]}. Cast them to one type."
+        )
     if len(values) == 1:
         return values[0]
     # One program instead of an operation for each replica, where it rounds alike.

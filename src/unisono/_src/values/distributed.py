@@ -13,6 +13,7 @@ import numpy as np
 from unisono._src.foundation import ambient, nest
 from unisono._src.foundation.process_bound import ProcessBound
 from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.values import collectives, jax_tapes, replica_text, stacking
 from unisono._src.values.array_operators import (
@@ -294,7 +295,7 @@ class Mirrored(ArrayOperators, DistributedValues):
     >>> isinstance(x, Mirrored), [float(v) for v in x.values]
     (True, [3.0, 3.0])
     >>> float(x + 1), x.numpy().tolist(), x.shape
-    (4.0, 3.0, ())
+    (4.0, 3.0, TensorShape([]))
     """
 
     def __init__(self, values: Sequence[Any], topology: Topology | None = None) -> None:
@@ -371,9 +372,9 @@ class Mirrored(ArrayOperators, DistributedValues):
         return replica_text.render("Mirrored", self.values, replica_text.describe_short)
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> TensorShape:
         """The shape of the value."""
-        return jnp.shape(self.values[0])
+        return TensorShape(jnp.shape(self.values[0]))
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -462,7 +463,8 @@ def regroup(
     # The structure of replica 0 decides, and objects are compared by identity, as in
     # TensorFlow.
     first = results[0]
-    if isinstance(first, (list, tuple, Mapping)):
+    # The question of `nest.is_nested`, without a call: eager steps come here often.
+    if isinstance(first, (list, tuple, Mapping)) and type(first) is not TensorShape:
         for i, other in enumerate(results[1:], 1):
             nest.check_same(first, other, i)
         if isinstance(first, Mapping):

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.values import array_operators
 
 
@@ -30,7 +31,7 @@ class IndexedSlices:
     >>> rows.to_dense().tolist()
     [[2.0], [0.0], [5.0]]
     >>> rows.shape, rows.dtype.name
-    ((3, 1), 'float32')
+    (TensorShape([3, 1]), 'float32')
     """
 
     def __init__(
@@ -53,12 +54,12 @@ class IndexedSlices:
         return dtype
 
     @property
-    def shape(self) -> tuple[int, ...] | None:
-        """The shape of the larger array, or None if it is not known."""
+    def shape(self) -> TensorShape:
+        """The shape of the larger array, of unknown rank if it is not known."""
         if self.dense_shape is None or self._is_traced_shape:
-            return None
+            return TensorShape(None)
         # By NumPy: iterating over an array of JAX's would be traced in a function.
-        return tuple(map(int, np.asarray(self.dense_shape)))
+        return TensorShape(np.asarray(self.dense_shape))
 
     @property
     def _is_traced_shape(self) -> bool:
@@ -94,7 +95,8 @@ class IndexedSlices:
         """
         if self._is_shape_child:
             return (self.values, self.indices, self.dense_shape), None
-        return (self.values, self.indices), self.shape
+        known = self.shape.dims
+        return (self.values, self.indices), None if known is None else tuple(known)
 
     @classmethod
     def tree_unflatten(

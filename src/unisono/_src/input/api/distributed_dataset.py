@@ -334,6 +334,14 @@ class DistributedDataset(ProcessBound, abc.ABC):
         """
         return 2 * self._options.experimental_per_replica_buffer_size
 
+    @property
+    def _drops_now(self) -> bool:
+        """Whether steps that are opened now end when some replica has no element.
+
+        As in TensorFlow they do not in a loop of a `function`, which the host runs.
+        """
+        return self._drops and ambient.current().host is None
+
     def _place(
         self, made: cursors.Cursor, node: nodes.Node, size: int
     ) -> prefetch.Ahead:
@@ -342,7 +350,7 @@ class DistributedDataset(ProcessBound, abc.ABC):
             topic = f"{self._topic}, iterator {next(self._iterators)}"
             notes = worker_notes.Board(self._topology, topic)
             made = worker_agreement.Together(
-                made, node, self._share, notes, self._drops
+                made, node, self._share, notes, self._drops_now
             )
             # Workers agree about each step in the thread, while the last one computes.
             size = max(1, size)
@@ -495,7 +503,7 @@ class DistributedDatasetsFromFunction(DistributedDataset):
             return self._given.spec
         spec = self._given.spec
         if self._share.workers > 1:
-            spec = sharding_rule.divided_spec(spec, 1, dynamic=True)
+            spec = sharding_rule.divided_spec(spec, 1, dynamic=not self._drops)
         return _per_replica_spec(spec, self._share.local)
 
     def _count(self) -> int:
@@ -513,7 +521,7 @@ class DistributedDatasetsFromFunction(DistributedDataset):
 
     def _open(self) -> prefetch.Ahead:
         missing = functools.partial(
-            sharding_rule.empty_part, self._given, self._share.workers, self._drops
+            sharding_rule.empty_part, self._given, self._share.workers, self._drops_now
         )
         if self._per_replica:
             made: cursors.Cursor = steps.Separate(

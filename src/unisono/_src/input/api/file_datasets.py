@@ -51,7 +51,7 @@ class _FileDataset(Dataset, abc.ABC):
 def _check_names(spec: Any) -> None:
     """Raises `TypeError` unless the elements of a dataset are single texts."""
     is_text = not elements.is_structure(spec) and spec.dtype.kind == "O"
-    if not is_text or spec.shape not in ((), None):
+    if not is_text or spec.shape.rank not in (0, None):
         raise TypeError(
             f"The `filenames` argument must contain text, received a dataset of {spec}."
         )

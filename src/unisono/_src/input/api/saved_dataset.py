@@ -319,7 +319,7 @@ def _check_same(given: Any, found: Any, path: str) -> None:
     if not all(isinstance(s, specs.TensorSpec) for _, s in here):
         raise TypeError(f"element_spec must consist of TensorSpec, received {given!r}.")
     if [p for p, _ in here] != [p for p, _ in there] or not all(
-        a.dtype == b.dtype and (b.shape is None or a.fits(b.shape))
+        a.dtype == b.dtype and (b.shape.rank is None or a.fits(b.shape))
         for (_, a), (_, b) in zip(here, there, strict=True)
     ):
         raise errors.InvalidArgumentError(

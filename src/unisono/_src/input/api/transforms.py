@@ -686,7 +686,7 @@ def _check_lengths(spec: Any) -> None:
     found = {
         s.shape[0]: path
         for path, s in elements.paths(spec)
-        if s.shape and s.shape[0] is not None
+        if s.shape.rank and s.shape[0] is not None
     }
     if len(found) > 1:
         told = ", ".join(f"{path}: {size}" for size, path in found.items())

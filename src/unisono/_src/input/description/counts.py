@@ -53,7 +53,7 @@ def _common_batch_size(node: nodes.Node) -> int | None:
         return _common_batch_size(node.parent)
     if node.parents or not nodes.tells_spec(node):
         return None
-    rows = {s.shape[0] if s.shape else None for s in elements.leaves(node.spec)}
+    rows = {s.shape[0] if s.shape.rank else None for s in elements.leaves(node.spec)}
     return rows.pop() if len(rows) == 1 else None
 
 

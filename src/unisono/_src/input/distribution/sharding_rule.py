@@ -70,7 +70,7 @@ def batch_size(node: nodes.Node) -> int | None:
     declared = declared_batch_size(node)
     if declared is not None or not _may_spec_tell_more(node):
         return declared
-    sizes = {s.shape[0] if s.shape else None for s in elements.leaves(node.spec)}
+    sizes = {s.shape[0] if s.shape.rank else None for s in elements.leaves(node.spec)}
     return sizes.pop() if len(sizes) == 1 else None
 
 
@@ -114,7 +114,7 @@ def is_fixed(node: nodes.Node, look: bool) -> bool | None:
         varies = isinstance(last, batching.Batching) and not last.drop
         return False if varies else None
     leaves = elements.leaves(node.spec)
-    return all(s.shape is not None and None not in s.shape for s in leaves)
+    return all(s.shape.is_fully_defined() for s in leaves)
 
 
 def is_constant(node: nodes.Node) -> bool:
@@ -128,9 +128,7 @@ def is_constant(node: nodes.Node) -> bool:
     if isinstance(last, batching.Batch) and last.parent.cardinality == nodes.INFINITE:
         # Every batch of an endless dataset is full.
         inner = last.parent.spec
-    return all(
-        s.shape is not None and None not in s.shape for s in elements.leaves(inner)
-    )
+    return all(s.shape.is_fully_defined() for s in elements.leaves(inner))
 
 
 def file_nodes(node: nodes.Node) -> list[nodes.Node]:
@@ -318,7 +316,7 @@ def divided_spec(spec: Any, replicas: int, dynamic: bool = False) -> Any:
     """
 
     def divide_leaf(s: Any) -> Any:
-        if not s.shape:
+        if not s.shape.rank:
             return s
         first = s.shape[0]
         fixed = first is not None and first % replicas == 0 and not dynamic
@@ -345,7 +343,7 @@ def empty_part(node: nodes.Node, workers: int, drops: bool, other: Any) -> Any:
         # The spec is only that of the first element; this one may have another size.
         spec = mixing.join_specs(spec, elements.spec_of(other))
     leaves = list(elements.leaves(spec))
-    fixed = all(s.shape is not None and None not in s.shape for s in leaves)
+    fixed = all(s.shape.is_fully_defined() for s in leaves)
     if drops or (fixed and workers == 1):
         return None
 

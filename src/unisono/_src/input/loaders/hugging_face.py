@@ -70,7 +70,8 @@ class HuggingFaceTable(nodes.Indexed):
         """Whether rows may differ in shape."""
         kinds = hugging_face_columns.types(self.source.features)
         is_decoded = len(kinds) < len(self.source.features)
-        return is_decoded or any(s.shape for s in elements.leaves(self._empty_spec()))
+        leaves = elements.leaves(self._empty_spec())
+        return is_decoded or any(s.shape.rank for s in leaves)
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor over the examples, in order."""

@@ -99,7 +99,9 @@ def is_structure(x: object) -> bool:
     if kind is np.ndarray or kind is HostArray:
         return False
     # The exact types first: `isinstance` of an abstract class such as Mapping is slow.
-    return kind is tuple or kind is dict or isinstance(x, (tuple, Mapping))
+    if kind is tuple or kind is dict:
+        return True
+    return isinstance(x, (tuple, Mapping)) and kind is not TensorShape
 
 
 def map_leaves(fn: Callable[[Any], Any], element: Any) -> Any:

@@ -72,7 +72,7 @@ def from_spec(spec: Any) -> Any:
                 f"Only arrays can be written, and the dataset has {s}. Make arrays "
                 "of it with map."
             )
-        shape = None if s.shape is None else list(s.shape)
+        shape = s.shape.dims
         return {
             "shape": shape,
             "dtype": "string" if s.dtype.kind == "O" else s.dtype.name,

@@ -255,7 +255,7 @@ def relax_batch_size(spec: Any) -> Any:
     """
     return elements.map_leaves(
         lambda s: specs.TensorSpec(
-            (None, *s.shape[1:]) if s.shape else s.shape, s.dtype
+            (None, *s.shape[1:]) if s.shape.rank else s.shape, s.dtype
         ),
         spec,
     )

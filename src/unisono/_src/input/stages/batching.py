@@ -90,7 +90,7 @@ def batched_spec(spec: Any, size: int | None) -> Any:
     """Returns the spec of a batch of elements; a size of None is not fixed."""
     return elements.map_leaves(
         lambda s: specs.TensorSpec(
-            None if s.shape is None else (size, *s.shape), s.dtype
+            None if s.shape.rank is None else (size, *s.shape), s.dtype
         ),
         spec,
     )
@@ -337,7 +337,7 @@ class Unbatch(nodes.Unary):
     def _spec(self) -> Any:
         check_rows(self.parent.spec, "unbatch")
         return elements.map_leaves(
-            lambda s: specs.TensorSpec(s.shape and s.shape[1:], s.dtype),
+            lambda s: specs.TensorSpec(s.shape[1:], s.dtype),
             self.parent.spec,
         )
 
@@ -348,7 +348,7 @@ class Unbatch(nodes.Unary):
         if inner < 0:
             return inner
         leaves = elements.leaves(self.parent.spec)
-        sizes = {s.shape[0] if s.shape else None for s in leaves}
+        sizes = {s.shape[0] if s.shape.rank else None for s in leaves}
         size = sizes.pop() if len(sizes) == 1 else None
         return nodes.UNKNOWN if size is None else inner * size
 
@@ -403,12 +403,12 @@ class Rebatch(nodes.Unary):
         check_rows(self.parent.spec, "rebatch")
         size = self.sizes[0] if len(set(self.sizes)) == 1 else None
         leaves = elements.leaves(self.parent.spec)
-        given = {s.shape[0] if s.shape else None for s in leaves}
+        given = {s.shape[0] if s.shape.rank else None for s in leaves}
         fixed = self.drop or all(
             n is not None and size and n % size == 0 for n in given
         )
         inner = elements.map_leaves(
-            lambda s: specs.TensorSpec(s.shape and s.shape[1:], s.dtype),
+            lambda s: specs.TensorSpec(s.shape[1:], s.dtype),
             self.parent.spec,
         )
         return batched_spec(inner, size if fixed else None)

@@ -320,7 +320,7 @@ def mapped_spec(spec_of: Callable[[Any], Any], parent: nodes.Node) -> Any:
     if sample is None:
         sample = parent.example()
     found = spec_of(sample)
-    if any(s.shape is None for s in elements.leaves(wanted)):
+    if any(s.shape.rank is None for s in elements.leaves(wanted)):
         return elements.map_leaves(lambda s: specs.TensorSpec(None, s.dtype), found)
     if not any(None in (s.shape or ()) for s in elements.leaves(wanted)):
         return found
@@ -357,7 +357,7 @@ def merge_specs(a: Any, b: Any) -> Any:
     """Returns the spec that arrays of both specs fit; None where sizes differ."""
     if isinstance(a, specs.DatasetSpec):
         return a
-    if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
+    if a.shape.rank is None or a.shape.rank != b.shape.rank:
         return specs.TensorSpec(None, a.dtype)
     shape = [x if x == y else None for x, y in zip(a.shape, b.shape, strict=True)]
     return specs.TensorSpec(shape, a.dtype)

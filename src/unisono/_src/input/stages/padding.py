@@ -15,7 +15,7 @@ from unisono._src.input.stages import argument_checks
 
 def _loosen(shape: Any, certain: bool) -> Any:
     """Returns a shape; without its sizes if it is only that of the first element."""
-    return shape if certain or shape is None else (None,) * len(shape)
+    return shape if certain or shape.rank is None else (None,) * len(shape)
 
 
 def find(spec: Any, shapes: Any, values: Any, certain: bool = True) -> tuple[Any, Any]:
@@ -37,7 +37,7 @@ def find(spec: Any, shapes: Any, values: Any, certain: bool = True) -> tuple[Any
     else:
         wanted = _flat_shapes(spec, shapes)
     for s, shape in zip(found, wanted, strict=True):
-        if s.shape is None or shape is None:
+        if s.shape.rank is None or shape is None:
             raise ValueError(
                 "You must provide `padded_shapes` argument because component of "
                 f"unknown rank: {s}."

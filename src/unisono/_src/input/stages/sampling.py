@@ -112,7 +112,7 @@ def _check_weights(spec: Any, count: int) -> None:
             "Elements of a dataset of `weights` must be arrays of floating-point "
             f"numbers; those of the given one are {spec}."
         )
-    if spec.shape is not None and (
+    if spec.shape.rank is not None and (
         len(spec.shape) != 1 or spec.shape[0] not in (None, count)
     ):
         raise ValueError(

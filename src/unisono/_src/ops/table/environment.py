@@ -26,7 +26,7 @@ ROWS = (
         "TensorShape",
         "The shape of an array, in which sizes may be unknown.",
         target="unisono._src.foundation.tensor_shape:TensorShape",
-        difference="Shapes of arrays are tuples; `dims` are numbers.",
+        difference="Shapes of arrays are plain tuples; `dims` are numbers.",
     ),
     Name(
         "newaxis", "None, which makes an axis in an index.", target=f"{_TYPES}:newaxis"

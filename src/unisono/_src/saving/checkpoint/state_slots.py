@@ -19,6 +19,7 @@ import jax
 import numpy as np
 
 from unisono._src.foundation import library_hooks
+from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.saving.checkpoint import variable_parts
 from unisono._src.saving.format import array_types, manifest, plain_data
 from unisono._src.state.sharded_variable import ShardedVariable
@@ -40,7 +41,7 @@ _LIBRARIES = frozenset(
 )  # fmt: skip
 _NEVER_STATE = (
     types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType,
-    type, enum.Enum, np.dtype,
+    type, enum.Enum, np.dtype, TensorShape,
 )  # fmt: skip
 
 

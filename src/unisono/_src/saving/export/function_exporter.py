@@ -38,9 +38,8 @@ def hold_single_copies(variables: Any) -> Iterator[None]:
             for v in variables:
                 cell = v.state_cell
                 value = reading.read(v)
-                one = storage.Cell(
-                    storage.Policy.PLAIN, v.shape, v.dtype, None, cell.name, cell.origin
-                )
+                known = cell.shape, cell.dtype, None, cell.name, cell.origin
+                one = storage.Cell(storage.Policy.PLAIN, *known)
                 one.array, one.aggregation = value, cell.aggregation
                 before.append((v, cell))
                 # Functions read a variable through its cell, so that
@@ -178,8 +177,9 @@ def _unwrap_variable(x: Any) -> Any:
 
 def _count_open_batches(signature: tuple[Any, ...]) -> int:
     """Returns how many arguments leave the size of their first axis open."""
-    shapes = [getattr(s, "shape", None) or (0,) for s in jax.tree.leaves(signature)]
-    return sum(shape[0] is None for shape in shapes)
+    leaves = jax.tree.leaves(signature)
+    shapes = [s.shape for s in leaves if isinstance(s, specs.TensorSpec)]
+    return sum(bool(shape.rank) and shape[0] is None for shape in shapes)
 
 
 def _to_abstract(signature: tuple[Any, ...], is_one_batch: bool = False) -> Any:
@@ -202,7 +202,7 @@ def _to_abstract(signature: tuple[Any, ...], is_one_batch: bool = False) -> Any:
     def leaf(spec: Any) -> Any:
         if not isinstance(spec, specs.TensorSpec):
             raise ValueError(f"expected TensorSpec in the signature, found {spec!r}")
-        if spec.shape is None:
+        if spec.shape.rank is None:
             raise ValueError(f"the number of axes of {spec!r} is not known")
         text = ",".join(size(axis, n) for axis, n in enumerate(spec.shape))
         is_known = None not in spec.shape

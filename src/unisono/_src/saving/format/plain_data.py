@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.saving.format import array_types
 
 _SCALARS = (bool, int, str)
@@ -54,12 +55,13 @@ def encode(value: Any, where: str, _level: int = 0) -> Any:
     """
     if _level > _MAX_LEVELS:
         raise TypeError(f"{where} is nested more than {_MAX_LEVELS} levels deep.")
-    # Exact types throughout: a subclass would come back as its base class.
+    # Exact types throughout: a subclass would come back as its base class. A shape may,
+    # because it is equal to the tuple.
     if value is None or type(value) in _SCALARS:
         return value
     if type(value) is list:
         return [encode(x, where, _level + 1) for x in value]
-    if type(value) is tuple:
+    if type(value) in (tuple, TensorShape):
         return {"$tuple": [encode(x, where, _level + 1) for x in value]}
     if type(value) is dict:
         return _encode_dict(value, where, _level)
