@@ -383,7 +383,7 @@ def _fill_empty(step: Any, loop_vars: Any) -> Any:
     empty = [isinstance(m, PyTreeDef) and not m.num_leaves for m in nest.leaves(marks)]
     if not any(empty):
         return loop_vars
-    body = bodies.trace(lambda *flat: step(bodies.unflatten(marks, flat)), flat)
+    body = bodies.preview(lambda *flat: step(bodies.unflatten(marks, flat)), flat)
     made = nest.leaves(body.rebuild(body.avals()))
     filled = iter(
         old.fill_like(new) if is_empty else old
