@@ -1,5 +1,7 @@
 """Which random numbers are the same, and which are not."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -60,7 +62,7 @@ def _draw_everywhere(x):
 
 # How far the stream of each operation has come, as TensorFlow gives it. The rounds of a
 # loop and the rows of a map are in order here; TensorFlow runs them at the same time.
-_ADVANCES = (
+_ADVANCES: tuple[tuple[float, dict[str, Any]], ...] = (
     (2.0, {"top": 0, "branches": 0, "inner": (0, 0), "case": 0, "last": 0}),
     (2.0, {"top": 1, "branches": 1, "inner": (1, 1), "case": 1, "last": 1}),
     (-1.0, {"top": 2, "branches": 0, "inner": None, "case": 2, "last": 2}),
