@@ -27,13 +27,13 @@ _RESERVED = 256
 # How far the counter of each eager operation with a seed has come.
 _drawn: dict[tuple[str, int, int], int] = {}
 # The generators of compiled functions: by function, by strategy, and by the seed and
-# the number of the operation. A program that is not known shares those of `_Shared`.
+# the number of the operation. Programs that cannot be keys share those of `_Shared`.
 _Streams = weakref.WeakKeyDictionary[Any, dict[Any, random_generator.Generator]]
 
 
 @final
 class _Shared:
-    """Stands for a function or a strategy that is not known."""
+    """Stands for a function that cannot be a key, or for no strategy."""
 
 
 _shared = _Shared()
@@ -100,6 +100,7 @@ def take(count: int, seed: int | None, kind: str) -> jax.Array:
     Raises:
         RuntimeError: the code is in a function given to `jax.jit` or its like, outside
             `unisono.function`.
+        ValueError: the code is in a function that is being saved.
     """
     if seed is not None:
         seed = whole_numbers.integer(seed, "seed")
@@ -137,6 +138,13 @@ def _take_traced(count: int, seed: int | None) -> jax.Array:
     # Not the frame of a branch, loop body or replica: an operation there has another
     # number than those around it.
     frame, number = frames.outermost(), 0
+    if frame.program is None:
+        # `saved_model.save` traces it. The state would stay in this process.
+        raise ValueError(
+            "it draws random numbers, whose state the saved object does not have. Draw "
+            "them from a random.Generator that is an attribute, or with a stateless_ "
+            "function of unisono.random and a seed that is an argument"
+        )
     if seed is not None:
         # Each operation with a seed counts for itself, so two of them are alike.
         # A frame lives as long as a trace: the next trace of the function counts from 1
@@ -155,7 +163,7 @@ def _take_traced(count: int, seed: int | None) -> jax.Array:
 
 def _find(program: Any, seed: int | None, number: int) -> random_generator.Generator:
     """Returns the generator of a draw; makes it, and asks for a new trace, if new."""
-    if program is None or type(program).__hash__ is None:
+    if type(program).__hash__ is None:
         program = _shared
     outer = ambient.current()
     by_strategy = _streams.setdefault(program, weakref.WeakKeyDictionary())
