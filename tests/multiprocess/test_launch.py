@@ -57,6 +57,26 @@ def test_those_that_serve_a_chief_end_with_it_and_may_be_killed(launcher):
     )
 
 
+def test_a_chief_a_server_and_a_worker_write_to_a_file_each(launcher):
+    script = launcher.script(
+        """
+        kind = CONFIG["task"]["type"]
+        print("here is", kind, flush=True)
+        (HERE / kind).write_text("")
+        if kind != "chief":
+            sleep()
+        while len(list(HERE.iterdir())) < 3:
+            time.sleep(0.01)
+        """
+    )
+    logs = launcher.directory / "logs"
+    result = launcher.run("-n", 1, "--ps", 1, "-o", logs, script)
+    assert (result.code, result.out) == (0, "")
+    assert {path.name: path.read_text() for path in logs.iterdir()} == {
+        f"{kind}-0.log": f"here is {kind}\n" for kind in ("chief", "ps", "worker")
+    }
+
+
 def test_the_loss_of_the_last_worker_is_a_failure(launcher):
     script = launcher.script(
         """

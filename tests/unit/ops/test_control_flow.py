@@ -57,6 +57,38 @@ def test_a_compiled_loop_carries_the_variables_that_it_assigns():
     assert len(set(np.asarray(drawn).tolist())) == 4
 
 
+def test_the_condition_of_a_compiled_loop_may_assign_variables_and_draw_numbers():
+    # The numbers are TensorFlow's.
+    count = unisono.Variable(0)
+
+    @unisono.function
+    def run(x, most):
+        def goes_on(i, y):
+            is_lucky = unisono.random.uniform([], seed=1) < 0.7
+            return (count.assign_add(1) > 0) & is_lucky & (i < 50)
+
+        def body(i, y):
+            return i + 1, y * x
+
+        free = unisono.while_loop(goes_on, body, (0, x))
+        limited = unisono.while_loop(goes_on, body, (0, x), maximum_iterations=most)
+        with unisono.GradientTape() as tape:
+            tape.watch(x)
+            y = unisono.while_loop(goes_on, body, (0, x), maximum_iterations=5)[1]
+        return free[0], limited[0], y, tape.gradient(y, x)
+
+    unisono.random.set_seed(7)
+    found = [
+        [float(v) for v in run(jnp.asarray(2.0), jnp.asarray(5))] for _ in range(4)
+    ]
+    assert found == [
+        *([2, 2, 8, 12], [15, 5, 64, 192]),
+        *([3, 5, 64, 192], [9, 3, 16, 32]),
+    ]
+    # Once more than the body, each time.
+    assert int(count.numpy()) == 29 + 15 + 15 + 3 * 4
+
+
 def test_a_gradient_goes_through_a_loop_of_bounded_length():
     @unisono.function
     def power(x, most):

@@ -1,6 +1,9 @@
 """Which random numbers are the same, and which are not."""
 
+from typing import Any
+
 import jax
+import numpy as np
 import pytest
 
 import unisono
@@ -30,6 +33,99 @@ def test_a_function_draws_other_numbers_at_each_call_and_restarts_with_the_seed(
     assert _numbers(draw()) == first
     assert _numbers(other()) == first
     assert draw.experimental_get_tracing_count() == 1
+
+
+def _draw():
+    return random.uniform([], seed=1)
+
+
+@unisono.function
+def _draw_everywhere(x):
+    """Returns numbers of operations with one seed, from all parts of a program."""
+    nothing = unisono.zeros([])
+    return {
+        "top": _draw(),
+        "branches": unisono.cond(x > 0, _draw, _draw),
+        "inner": unisono.cond(
+            x > 0,
+            lambda: _draw() + unisono.cond(x > 1, _draw, lambda: nothing) * 100,
+            lambda: nothing,
+        ),
+        "case": unisono.switch_case(unisono.cast(x, unisono.int32), [_draw, _draw]),
+        "rounds": unisono.while_loop(
+            lambda i, _: i < 3, lambda i, y: (i + 1, y * 100 + _draw()), (0, nothing)
+        )[1],
+        "rows": unisono.map_fn(lambda row: row + _draw(), unisono.zeros([2])),
+        "last": _draw(),
+    }
+
+
+# How far the stream of each operation has come, as TensorFlow gives it. The rounds of a
+# loop and the rows of a map are in order here; TensorFlow runs them at the same time.
+_ADVANCES: tuple[tuple[float, dict[str, Any]], ...] = (
+    (2.0, {"top": 0, "branches": 0, "inner": (0, 0), "case": 0, "last": 0}),
+    (2.0, {"top": 1, "branches": 1, "inner": (1, 1), "case": 1, "last": 1}),
+    (-1.0, {"top": 2, "branches": 0, "inner": None, "case": 2, "last": 2}),
+    (0.5, {"top": 3, "branches": 2, "inner": (2, None), "case": 0, "last": 3}),
+    (2.0, {"top": 4, "branches": 3, "inner": (3, 2), "case": 3, "last": 4}),
+)
+
+
+def test_each_operation_with_a_seed_has_its_own_numbers_wherever_it_stands():
+    random.set_seed(7)
+    # Eagerly there is one stream, and its numbers are TensorFlow's.
+    stream = [float(_draw()) for _ in range(15)]
+    random.set_seed(7)
+    for call, (x, wanted) in enumerate(_ADVANCES):
+        found = _draw_everywhere(unisono.constant(x))
+        for name in ("top", "branches", "case", "last"):
+            assert float(found[name]) == stream[wanted[name]], (call, name)
+        numbers = [0.0 if i is None else stream[i] for i in wanted["inner"] or (None,)]
+        inner = sum(number * 100**i for i, number in enumerate(numbers))
+        assert float(found["inner"]) == pytest.approx(inner), call
+        one, two, three = stream[3 * call : 3 * call + 3]
+        rounds = one * 10_000 + two * 100 + three
+        assert float(found["rounds"]) == pytest.approx(rounds), call
+        assert [float(row) for row in found["rows"]] == stream[2 * call : 2 * call + 2]
+    assert _draw_everywhere.experimental_get_tracing_count() == 1
+
+
+def test_a_seed_gives_a_compiled_function_the_numbers_of_eager_code():
+    def draw():
+        return [
+            *(random.uniform([301], seed=3), random.normal([5, 7], seed=3)),
+            *(random.truncated_normal([129], seed=3), random.uniform([2], seed=5)),
+            random.uniform([9], 0, 100, unisono.int32, seed=3),
+        ]
+
+    random.set_seed(2)
+    eager = [draw() for _ in range(2)]
+    random.set_seed(2)
+    compiled = unisono.function(draw)
+    for wanted in eager:
+        for one, other in zip(compiled(), wanted, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.needs_devices(2)
+def test_operations_of_replicas_have_their_own_numbers_too():
+    strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+    def replica(x):
+        return _draw(), unisono.cond(x > 0, _draw, lambda: unisono.zeros([]))
+
+    @unisono.function
+    def step(x):
+        return [*strategy.run(replica, (x,)), strategy.run(_draw)]
+
+    random.set_seed(7)
+    found = [
+        [_numbers(value.values) for value in step(unisono.constant(1.0))]
+        for _ in range(2)
+    ]
+    for top, branch, other_run in found:
+        assert top == branch == other_run
+    assert len({number for call in found for number in call[0]}) == 4
 
 
 @pytest.mark.needs_devices(2)

@@ -106,7 +106,12 @@ def run(
     cells = [c for c in outer.cells() if not _has_parts(c) or c.topology == topology]
     stored = [outer.whole(c) for c in cells]
 
+    program = frames.outermost()
+    before = program.seeded
+
     def trace() -> _ReplicaTrace:
+        # The random operations of each trace are the same ones, with the same states.
+        program.seeded = before
         return _trace(placement, fn, skeleton, cells, (inputs, stored))
 
     # If Python's state, such as a counter, takes part in the function, other replicas

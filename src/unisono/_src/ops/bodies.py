@@ -192,6 +192,16 @@ def trace(
     return Body(closed.jaxpr, list(closed.consts), **seen)
 
 
+def preview(fn: Callable[..., Any], args: Sequence[Any]) -> Body:
+    """Returns the program of a body that will be traced once more."""
+    program = frames.outermost()
+    before = program.seeded
+    body = trace(fn, args)
+    # The next trace has the same random operations, with the same states.
+    program.seeded = before
+    return body
+
+
 def _check_tapes(consts: Sequence[Any], written: Sequence[Cell], inner: Any) -> None:
     """Raises if a tape around a body follows a value that is made in the body.
 
@@ -332,9 +342,13 @@ def _trace_loop(
     """Returns the program of a loop's body, whose variables are values of the loop."""
     # Only a trace tells which cells the body writes. These become inputs of the next
     # trace, in which the body may write others.
+    program = frames.outermost()
+    before = program.seeded
     body, cells = trace(step, args), list[Cell]()
     while set(body.written) - set(cells):
         cells = list(dict.fromkeys([*cells, *body.written]))
+        # As in `preview`.
+        program.seeded = before
         body = trace(step, args, cells)
     # Behind the values of the loop come the results of a row, if there are any.
     for i, (given, made) in enumerate(zip(carry, body.avals(), strict=False)):

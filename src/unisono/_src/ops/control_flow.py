@@ -17,6 +17,7 @@ from unisono._src.foundation import ambient, errors, nest
 from unisono._src.foundation.public_names import publish
 from unisono._src.ops import bodies, tensors
 from unisono._src.ops.tensors import TensorLike
+from unisono._src.state import frames
 
 _R = TypeVar("_R")
 _Vars = TypeVar("_Vars", bound=Sequence[Any])
@@ -330,8 +331,6 @@ def _finish(x: Any) -> Any:
 def _loop_traced(
     cond: Any, step: Any, loop_vars: Any, most: Any, back_prop: bool
 ) -> Any:
-    # Three kinds of loop: without a limit, XLA's own; with a limit and gradients around
-    # it, a scan over that many steps; with a limit alone, XLA's with a counter.
     carry, marks = bodies.flatten(_fill_empty(step, loop_vars))
 
     def rebuild(flat: Sequence[Any]) -> Any:
@@ -350,16 +349,28 @@ def _loop_traced(
             )
         return made
 
+    if not bodies.preview(goes_on, carry).written:
+        return rebuild(_run(goes_on, advance, carry, most, back_prop))
+    parts = _evaluate_before(goes_on, advance, carry)
+    return rebuild(_run(*parts, most, back_prop)[1:])
+
+
+def _run(
+    goes_on: Any, advance: Any, carry: list[Any], most: Any, back_prop: bool
+) -> list[Any]:
+    """Returns the last values of a loop in a program, as a list of arrays."""
+    # Three kinds of loop: without a limit, XLA's own; with a limit and gradients around
+    # it, a scan over that many steps; with a limit alone, XLA's with a counter.
     # JAX has no reverse-mode gradients of `while_loop`, because the number of steps is
     # not known. It has those of a scan.
     if most is None:
-        return rebuild(bodies.run_loop(goes_on, advance, carry))
+        return bodies.run_loop(goes_on, advance, carry)
     # Only where somebody may ask for a gradient: the scan always takes all its steps.
     is_followed = (
         ambient.current().tape is not None or not bodies.is_outside_gradients()
     )
     if isinstance(most, int) and back_prop and is_followed:
-        return rebuild(_loop_for_gradients(goes_on, advance, carry, most))
+        return _loop_for_gradients(goes_on, advance, carry, most)
     # The count of steps is one more value of the loop.
     limit = bodies.strong_array(jnp.asarray(tensors.tensor(most), jnp.int32))
 
@@ -370,7 +381,30 @@ def _loop_traced(
         return (count < limit) & goes_on(*flat)
 
     start = [jnp.zeros((), jnp.int32), *carry]
-    return rebuild(bodies.run_loop(is_below, counted, start)[1:])
+    return bodies.run_loop(is_below, counted, start)[1:]
+
+
+def _evaluate_before(
+    goes_on: Any, advance: Any, carry: list[Any]
+) -> tuple[Any, Any, list[Any]]:
+    """Returns the parts of a loop whose condition was evaluated a round before.
+
+    XLA's condition cannot change anything, so one that assigns variables or draws
+    numbers becomes a part of the body. Its value is the first one of the loop.
+    """
+    program = frames.outermost()
+    before = program.seeded
+    first = goes_on(*carry)
+
+    def step(_: Any, *flat: Any) -> list[Any]:
+        made = advance(*flat)
+        # The random operations are those of the first evaluation, with the same states.
+        after, program.seeded = program.seeded, before
+        answer = goes_on(*made)
+        program.seeded = after
+        return [answer, *made]
+
+    return lambda answer, *_: answer, step, [first, *carry]
 
 
 def _fill_empty(step: Any, loop_vars: Any) -> Any:
@@ -383,7 +417,7 @@ def _fill_empty(step: Any, loop_vars: Any) -> Any:
     empty = [isinstance(m, PyTreeDef) and not m.num_leaves for m in nest.leaves(marks)]
     if not any(empty):
         return loop_vars
-    body = bodies.trace(lambda *flat: step(bodies.unflatten(marks, flat)), flat)
+    body = bodies.preview(lambda *flat: step(bodies.unflatten(marks, flat)), flat)
     made = nest.leaves(body.rebuild(body.avals()))
     filled = iter(
         old.fill_like(new) if is_empty else old

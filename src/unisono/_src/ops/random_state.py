@@ -3,7 +3,8 @@
 The rules are those of ``tf.random.set_seed``. Eager numbers are TensorFlow's own for
 the same seeds: an operation with a seed counts how much it has drawn, and one without
 takes the next seed of a sequence that the global seed begins. A compiled `function` has
-a `Generator` of its own, whose state is a variable, for each strategy.
+a `Generator` for each of its operations with a seed, and one for all others, in each
+strategy. The state of a generator is a variable.
 """
 
 from __future__ import annotations
@@ -26,19 +27,17 @@ _RESERVED = 256
 # How far the counter of each eager operation with a seed has come.
 _drawn: dict[tuple[str, int, int], int] = {}
 # The generators of compiled functions: by function, by strategy, and by the seed and
-# the number of the operation. A program that is not known shares those of `_Shared`.
+# the number of the operation. Programs that cannot be keys share those of `_Shared`.
 _Streams = weakref.WeakKeyDictionary[Any, dict[Any, random_generator.Generator]]
 
 
 @final
 class _Shared:
-    """Stands for a function or a strategy that is not known."""
+    """Stands for a function that cannot be a key, or for no strategy."""
 
 
 _shared = _Shared()
 _streams: weakref.WeakKeyDictionary[Any, _Streams] = weakref.WeakKeyDictionary()
-# The number of the last operation with a seed, by the frame of the program.
-_seeded: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 # Keras traces the `call` of a layer by itself.
 IN_LAYERS = (
@@ -101,12 +100,13 @@ def take(count: int, seed: int | None, kind: str) -> jax.Array:
     Raises:
         RuntimeError: the code is in a function given to `jax.jit` or its like, outside
             `unisono.function`.
+        ValueError: the code is in a function that is being saved.
     """
     if seed is not None:
         seed = whole_numbers.integer(seed, "seed")
     frame = frames.frame()
     if frame.is_compiled:
-        return _take_traced(frame, count, seed)
+        return _take_traced(count, seed)
     if not jax_traces.is_eager(jax_traces.reading_trace()):
         raise RuntimeError(
             f"random.{kind.partition(' ')[0]} was called inside a function given to "
@@ -133,15 +133,25 @@ def _own_words(words: Any) -> jax.Array:
     return own
 
 
-def _take_traced(frame: frames.StateFrame, count: int, seed: int | None) -> jax.Array:
+def _take_traced(count: int, seed: int | None) -> jax.Array:
     """Returns the words of a draw in a program, and moves the program's state on."""
-    number = 0
+    # Not the frame of a branch, loop body or replica: an operation there has another
+    # number than those around it.
+    frame, number = frames.outermost(), 0
+    if frame.program is None:
+        # `saved_model.save` traces it. The state would stay in this process.
+        raise ValueError(
+            "it draws random numbers, whose state the saved object does not have. Draw "
+            "them from a random.Generator that is an attribute, or with a stateless_ "
+            "function of unisono.random and a seed that is an argument"
+        )
     if seed is not None:
         # Each operation with a seed counts for itself, so two of them are alike.
-        # A frame lives as long as a trace: the next trace of the function counts from 0
+        # A frame lives as long as a trace: the next trace of the function counts from 1
         # again, and finds the same generators.
-        number = _seeded[frame] = _seeded.get(frame, -1) + 1
-    generator = _find(frame, seed, number)
+        frame.seeded += 1
+        number = frame.seeded
+    generator = _find(frame.program, seed, number)
     state = jnp.asarray(generator.skip(count))
     # With 64-bit types the state has three words of them, and otherwise six of 32.
     if state.dtype != jnp.uint32:
@@ -151,16 +161,9 @@ def _take_traced(frame: frames.StateFrame, count: int, seed: int | None) -> jax.
     return _own_words(state)
 
 
-def _find(
-    frame: frames.StateFrame, seed: int | None, number: int
-) -> random_generator.Generator:
+def _find(program: Any, seed: int | None, number: int) -> random_generator.Generator:
     """Returns the generator of a draw; makes it, and asks for a new trace, if new."""
-    # Frames of branches and loops belong to the program around them.
-    source: Any = frame
-    while source.program is None and getattr(source, "parent", None) is not None:
-        source = source.parent
-    program = source.program
-    if program is None or type(program).__hash__ is None:
+    if type(program).__hash__ is None:
         program = _shared
     outer = ambient.current()
     by_strategy = _streams.setdefault(program, weakref.WeakKeyDictionary())

@@ -36,12 +36,15 @@ class StateFrame(abc.ABC):
         has_worker_parts: whether that program differs between workers, by design.
         versions: the versions under which JAX caches bodies that read variables.
         program: the Python function that is being traced, if it is known.
+        seeded: how many random operations with a seed the program has so far; the
+            outermost frame counts for all.
     """
 
     traces: tuple[Any, ...] = ()
     is_compiled = has_worker_parts = False
     versions = trace_versions.NONE
     program: Any = None
+    seeded = 0
 
     @abc.abstractmethod
     def whole(self, cell: Cell) -> jax.Array:
@@ -192,6 +195,15 @@ EAGER = EagerFrame()
 def frame() -> StateFrame:
     """Returns the frame that reads and writes go through now."""
     return ambient.current().state or EAGER
+
+
+def outermost() -> StateFrame:
+    """Returns the frame of the whole program, around those of replicas and bodies."""
+    source: Any = frame()
+    while (parent := getattr(source, "parent", None)) is not None:
+        source = parent
+    found: StateFrame = source
+    return found
 
 
 def note_worker_parts() -> None:

@@ -286,8 +286,17 @@ def test_what_cannot_be_exported_is_explained(tmp_path):
                 lambda a: a, jax.ShapeDtypeStruct((), "float32"), x
             )
 
+    class Draws(uni.Module):
+        @uni.function(input_signature=SCALAR)
+        def __call__(self, x):
+            return x + uni.random.uniform([], seed=1)
+
     with pytest.raises(ValueError, match=r"__call__ cannot be exported"):
         uni.saved_model.save(Calls(), tmp_path / "m")
+    with pytest.raises(
+        ValueError, match=r"__call__ cannot be .* random\.Generator that"
+    ):
+        uni.saved_model.save(Draws(), tmp_path / "m")
 
 
 def test_a_bit_flipped_in_any_file_of_a_model_is_noticed(tmp_path):

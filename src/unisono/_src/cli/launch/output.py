@@ -44,14 +44,17 @@ class Display:
     def update(self, workers: Sequence[worker_process.WorkerProcess]) -> None:
         """Shows the slowest worker's step, and how many workers run."""
         done = sum(w.code is not None for w in workers)
-        steps = [w.step for w in workers if w.step is not None]
-        totals = [w.total for w in workers if w.total is not None]
-        step = min(steps) if len(steps) == len(workers) else None
+        # Those that serve a chief have no steps of their own.
+        counting = [w for w in workers if not w.command.serves]
+        kind = "workers" if len(counting) == len(workers) else "tasks"
+        steps = [w.step for w in counting if w.step is not None]
+        totals = [w.total for w in counting if w.total is not None]
+        step = min(steps) if len(steps) == len(counting) else None
         total = max(totals) if totals and step is not None else None
         of = "" if total is None else f"/{total:,}"
         self._progress.update(
             self._task,
-            description=f"{len(workers) - done} of {len(workers)} workers running",
+            description=f"{len(workers) - done} of {len(workers)} {kind} running",
             completed=step if total else done,
             total=total or len(workers),
             steps="" if step is None else f"step {step:,}{of}",
@@ -67,8 +70,9 @@ class WorkerOutput:
     """Writes workers' lines and the launcher's notes.
 
     Args:
-        directory: a directory for each worker's lines, in ``worker-I.log``; only notes
-            are shown then.
+        directory: a directory for each worker's lines, in a file that is named by its
+            task, such as ``worker-0.log`` or ``chief-0.log``; only notes are shown
+            then.
         quiet: whether nothing is shown.
         display: a progress display, on a terminal.
     """
@@ -82,26 +86,28 @@ class WorkerOutput:
         self._directory = directory
         self._quiet = quiet
         self._display = display
-        self._files: dict[int, IO[str]] = {}
+        self._files: dict[tuple[str, int], IO[str]] = {}
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
 
     def record(self, line: worker_process.Line) -> None:
         """Writes a worker's line to its file, if there are files."""
         if self._directory is not None:
-            print(line.text, file=self._file(line.worker.command.index), flush=True)
+            print(line.text, file=self._file(line.worker.command), flush=True)
 
     def show_line(self, line: worker_process.Line) -> None:
         """Shows a worker's line, unless it is in a file."""
         if self._directory is None:
             self.show(f"[{line.worker.name}] {line.text}", line.stream)
 
-    def _file(self, index: int) -> IO[str]:
+    def _file(self, command: worker_process.Command) -> IO[str]:
         assert self._directory is not None
-        if index not in self._files:
-            path = self._directory / f"worker-{index}.log"
-            self._files[index] = path.open("w", encoding="utf-8")
-        return self._files[index]
+        # The chief, a parameter server and a worker may have the same index.
+        task = (command.job, command.index)
+        if task not in self._files:
+            path = self._directory / f"{command.job}-{command.index}.log"
+            self._files[task] = path.open("w", encoding="utf-8")
+        return self._files[task]
 
     def note(self, text: str) -> None:
         """Shows a note about the whole group, and writes it to all files."""

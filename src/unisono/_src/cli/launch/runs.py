@@ -56,11 +56,15 @@ class Size:
         """Returns the size for the next start, without the workers that were killed.
 
         If a worker was killed, we assume that this machine has no room for it. A worker
-        that raised an exception, or aborted because a peer did, is started again.
+        that raised an exception, or aborted because a peer did, is started again. So is
+        a chief or a parameter server, which are no workers.
         """
         if self.start is None or self.minimum is None:
             return self
-        lost = sum(failure.was_killed for failure in outcome.failures)
+        lost = sum(
+            failure.was_killed and failure.worker.command.job == "worker"
+            for failure in outcome.failures
+        )
         return dataclasses.replace(self, start=max(self.start - lost, self.minimum))
 
 

@@ -7,7 +7,7 @@ from unisono._src.ops.table.name import Name
 _DRAWS = "unisono._src.ops.random_draws"
 _STATELESS = "unisono._src.ops.stateless_draws"
 _OWN = "Only uniform, normal and truncated normal numbers are TensorFlow's own."
-_SEEDS = "Compiled numbers follow other seeds than TensorFlow's."
+_SEEDS = "Compiled numbers are TensorFlow's only with a seed."
 
 ROWS = (
     Name(
