@@ -13,6 +13,7 @@ import abc
 import collections
 import functools
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, final
 
@@ -317,5 +318,8 @@ def _capture_key(x: Any) -> Any:
     """Return a hashable stand-in for a captured object."""
     if isinstance(x, tuple):
         return tuple(_capture_key(part) for part in x)
+    if isinstance(x, float):
+        # In a key, 0.0 would be equal to -0.0.
+        return (type(x), x, math.copysign(1.0, x))
     # With the type, because 1, 1.0 and True are equal.
     return (type(x), x) if isinstance(x, _SCALARS) else Identity(x)
