@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import gc
 
 import jax
 import jax.numpy as jnp
@@ -422,6 +423,32 @@ def test_a_replica_that_is_ended_leaves_the_default_device_alone():
     with pytest.raises(KeyError, match="boom"):
         tf.distribute.MirroredStrategy(["CPU:1", "CPU:0"]).run(fn)
     assert jnp.asarray(1.0).devices() == before
+
+
+@pytest.mark.parametrize("end", ["raises", "merges"])
+def test_replicas_end_whatever_a_finally_block_does(end, caplog):
+    log = []
+
+    def fn():
+        number_of_replica = index()
+        if number_of_replica == 2:
+            raise KeyError("boom")
+        try:
+            context().merge_call(lambda st: 1)
+        finally:
+            log.append(number_of_replica)
+            if end == "merges":
+                context().merge_call(lambda st: 1)
+            raise ValueError("in a finally block")
+
+    with pytest.raises(KeyError, match="boom"):
+        mirrored(3).run(fn)
+    # Left waiting, a replica would end in the frame of whoever frees its memory.
+    gc.collect()
+    assert log == [0, 1]
+    assert not tf.distribute.has_strategy()
+    told = [r.exc_info[0] for r in caplog.records]
+    assert told == ([] if end == "merges" else [ValueError, ValueError])
 
 
 @pytest.mark.feature("D01")

@@ -1,5 +1,7 @@
 """Iterators and datasets inside compiled functions."""
 
+import math
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -287,3 +289,13 @@ def test_text_may_come_along_into_a_function(s):
         uni.function(lambda batch: len(batch["text"]))(next(iter(given)))
     with pytest.raises(TypeError, match="returns a component that holds text"):
         uni.function(lambda batch: batch)(next(iter(given)))
+
+
+def test_a_captured_negative_zero_is_another_number_than_zero():
+    host = uni.function(lambda: None)
+
+    def make(factor):
+        return lambda x: x * factor
+
+    found = [float(host.compiled_run(make(zero))(1.0)) for zero in (0.0, -0.0, 0.0)]
+    assert [math.copysign(1.0, x) for x in found] == [1.0, -1.0, 1.0]

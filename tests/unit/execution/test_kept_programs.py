@@ -1,5 +1,6 @@
 """How many compiled programs a function keeps, and the warning about many."""
 
+import contextlib
 import gc
 import logging
 import weakref
@@ -211,3 +212,21 @@ def test_the_log_says_nothing_about_a_function_with_a_limit(caplog):
         for size in range(1, 36):
             total(ones(size))
     assert warnings_of(caplog) == []
+
+
+@pytest.mark.parametrize("in_scope", [False, True])
+def test_a_program_is_for_the_settings_of_jax_that_it_was_traced_with(in_scope):
+    scope = unisono.distribute.OneDeviceStrategy("CPU:0").scope()
+    product = unisono.function(lambda x: (x @ x, jnp.arange(2) * 1.0))
+
+    def call():
+        made = product(jnp.ones((2, 2), jnp.float32))
+        text = product.lowered(jnp.ones((2, 2), jnp.float32)).as_text()
+        return str(made[1].dtype), "HIGHEST" in text
+
+    with scope if in_scope else contextlib.nullcontext():
+        assert call() == ("float32", False)
+        with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+            assert [call(), call()] == [("float64", True)] * 2
+        assert call() == ("float32", False)
+    assert product.experimental_get_tracing_count() == 2

@@ -13,6 +13,7 @@ import abc
 import collections
 import functools
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, final
 
@@ -316,6 +317,9 @@ def closure_key(fn: Callable[..., Any]) -> Any:
 
 def _capture_key(x: Any) -> Any:
     """Return a hashable stand-in for a captured object."""
+    if isinstance(x, float):
+        # In a key, 0.0 would be equal to -0.0.
+        return (type(x), x, math.copysign(1.0, x))
     # With the type, because 1, 1.0 and True are equal.
     if isinstance(x, _SCALARS):
         return (type(x), x)

@@ -70,7 +70,7 @@ class Limit:
         """Count a trace; warn, once, when there are many.
 
         Args:
-            shapes: the shapes and types of the trace's arguments (see `aval_key`).
+            shapes: the key of the trace's arguments (see `aval_key`).
         """
         self._traces += 1
         if self.count is None and self._traces == _MANY:
@@ -85,7 +85,7 @@ class Limit:
                 "the 16 programs used last.",
                 _describe(self._function),
                 _MANY,
-                ", ".join(str(shape) for shape, *_ in shapes) or "none",
+                ", ".join(str(shape) for shape, *_ in shapes[0]) or "none",
             )
 
     def use(self, program: programs.Program) -> None:

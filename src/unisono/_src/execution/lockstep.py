@@ -8,6 +8,7 @@ state stays right, and the same code runs eagerly and inside a program being tra
 from __future__ import annotations
 
 import contextlib
+import logging
 import operator
 import sys
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ from unisono._src.state import frames, storage, trace_versions
 from unisono._src.values import jax_tapes, ports
 
 _eager = trace_versions.EAGER
+_log = logging.getLogger("unisono")
 
 # JAX's settings that a thread can have of its own, such as `with jax.debug_nans(True)`.
 # A replica may be paused inside such a block, which must not hold for the others. Their
@@ -139,10 +141,10 @@ def run(placement: storage.Placement, calls: Sequence[Callable[[], Any]]) -> lis
     try:
         return _run_rounds(replicas, common)
     finally:
-        for replica in replicas:
-            # A greenlet is true once it has started and until it ends.
-            if replica.greenlet and not replica.greenlet.dead:
-                _stop(replica, common)
+        # A greenlet is true once it has started and until it ends.
+        waiting = [r for r in replicas if r.greenlet and not r.greenlet.dead]
+        if waiting:
+            _stop_all(waiting, common)
 
 
 def _give_device(replica: _Replica, device: Any, common: _Surroundings) -> None:
@@ -234,14 +236,32 @@ def _restore_common(replica: _Replica, common: _Surroundings) -> None:
     common.locals.apply()
 
 
+def _stop_all(waiting: Sequence[_Replica], common: _Surroundings) -> None:
+    """End all replicas that will not be resumed, even if ending one is interrupted."""
+    # One that were left would be ended when its memory is freed, in any frame.
+    with contextlib.ExitStack() as ends:
+        for replica in reversed(waiting):
+            ends.callback(_stop, replica, common)
+
+
 def _stop(replica: _Replica, common: _Surroundings) -> None:
     """End a replica that will not be resumed, so that its `finally` blocks run."""
     outer = ambient.swap(replica.frame)
     if replica.locals is not None:
         replica.locals.apply()
     try:
-        with contextlib.suppress(errors.ReplicaStop):
-            replica.greenlet.throw(errors.ReplicaStop)
+        # Again if a `finally` block waits for the other replicas, which do not come.
+        while not replica.greenlet.dead:
+            with contextlib.suppress(errors.ReplicaStop):
+                replica.greenlet.throw(errors.ReplicaStop)
+    except Exception:
+        # The caller gets the error for which all replicas end.
+        _log.warning(
+            "Replica %d raised an error while it was ended because another replica "
+            "had failed or had returned early.",
+            replica.frame.port.index,
+            exc_info=True,
+        )
     finally:
         # A block that ends here, such as `with jax.default_device(...)`, has gone back
         # to what the replica had before it.

@@ -14,6 +14,7 @@ from typing import Any, final
 
 import jax
 import jax.numpy as jnp
+from jax._src import config
 
 from unisono._src.execution import (
     callback_turns,
@@ -41,17 +42,32 @@ _ARRAY = operator.attrgetter("array")
 
 
 class Miss(errors.Signal):
-    """A program was called with shapes or types that it was not traced for.
+    """A program was called with shapes or settings that it was not traced for.
 
-    Only JAX's own dispatch, which is fast, compares shapes: a program that JAX has not
+    Only JAX's own dispatch, which is fast, compares them: a program that JAX has not
     compiled for them calls back into `Program._evaluate`, which raises this.
     """
 
 
-def aval_key(leaves: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the shapes and types of arrays, by which JAX tells calls apart."""
+# JAX's settings that change what a trace computes. JAX compiles for each of their
+# values, also in a block such as `with jax.default_matmul_precision("highest")`.
+_SETTINGS = tuple(
+    config.config_states[f"jax_{name}"]
+    for name in (
+        "default_matmul_precision",
+        "enable_x64",
+        "numpy_dtype_promotion",
+        "numpy_rank_promotion",
+        "threefry_partitionable",
+    )
+)
+
+
+def aval_key(leaves: Sequence[Any]) -> tuple[Any, Any]:
+    """Return by what JAX tells calls apart: shapes and types, and its settings."""
     found = (jax.typeof(x) for x in leaves)
-    return tuple((a.shape, a.dtype, a.weak_type) for a in found)
+    shapes = tuple((a.shape, a.dtype, a.weak_type) for a in found)
+    return shapes, tuple([s.value for s in _SETTINGS])
 
 
 @final
