@@ -193,3 +193,28 @@ def test_threads_give_what_comes_before_an_exception_of_the_source():
             assert seen == [0, 1, 2]
     assert seen == whole
     iterator.close()
+
+
+def _fail_at_5(x):
+    if x == 5:
+        raise ValueError("bad element")
+    return x
+
+
+_FIVE_FAILS = Dataset.range(9).map(_fail_at_5)
+
+
+@pytest.mark.parametrize(
+    "zipped",
+    [
+        Dataset.zip(_FIVE_FAILS, Dataset.range(9)),
+        Dataset.zip(Dataset.range(9), _FIVE_FAILS),
+        _FIVE_FAILS.enumerate(),
+    ],
+    ids=["first", "second", "enumerate"],
+)
+def test_zip_keeps_the_pairs_together_behind_an_element_that_raised(zipped):
+    pairs = [(int(a), int(b)) for a, b in zipped.ignore_errors()]
+    assert pairs == [(n, n) for n in range(9) if n != 5]
+    batches = [(a.tolist(), b.tolist()) for a, b in zipped.batch(4).ignore_errors()]
+    assert batches == [([0, 1, 2, 3],) * 2, ([6, 7, 8],) * 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
@@ -43,11 +44,32 @@ class _Zipped(Parallel):
         self._structure = structure
 
     def read(self, count: int) -> list[Any]:
-        columns = [source.read(count) for source in self._sources]
-        # The longer ones have then been read further than what is returned, which
-        # does no harm: the shortest one stays at its end.
-        # Not strict: the shortest source ends all of them.
-        return [_fill_structure(self._structure, parts) for parts in zip(*columns)]  # noqa: B905
+        found: list[Any] = []
+        # One element at a time: a source that raises in the middle of a block does not
+        # tell how many elements it has passed, and the others could not keep step.
+        while len(found) < count and (parts := self._read_parts()) is not None:
+            found.append(_fill_structure(self._structure, parts))
+        return found
+
+    def _read_parts(self) -> list[Any] | None:
+        """Returns the next element of each source; None once a source is at its end."""
+        parts: list[Any] = []
+        for number, source in enumerate(self._sources):
+            try:
+                block = source.read(1)
+            except Exception:
+                # The element that raised is lost, and so are its partners. Otherwise
+                # each later element would get the partner of the one before it.
+                for other in self._sources[number + 1 :]:
+                    with contextlib.suppress(Exception):
+                        other.read(1)
+                raise
+            if not len(block):
+                # Sources before this one have been read further than what is returned,
+                # which does no harm: this one stays at its end.
+                return None
+            parts.append(block[0])
+        return parts
 
     def get_state(self) -> dict[str, Any]:
         return self._positions()
