@@ -74,7 +74,7 @@ def test_a_step_of_the_users_own_is_the_step(tmp_path):
 def test_programs_are_called_as_they_are_when_no_profile_is_taken(tmp_path):
     step, _ = make_step(uni.distribute.OneDeviceStrategy(machine.name(0)))
     step(1.0)
-    program = step._last[1]
+    program = step._last.found[1]
     plain = program.call
     with profiler.Profile(tmp_path):
         assert program.call != plain

@@ -115,10 +115,12 @@ class ReplicaContext:
         >>> [name.rpartition("/")[2] for name in found]
         ['device:CPU:0', 'device:CPU:1']
         """
-        if self._strategy._is_default:  # noqa: SLF001
+        frame = ambient.current()
+        # A function that the default strategy runs has a frame without a strategy.
+        is_run_by_default = frame.replica is self and frame.strategy is None
+        if is_run_by_default or isinstance(self, _DefaultReplicaContext):
             return [""]
         # `copy` counts over all workers, the names are those of this worker.
-        frame = ambient.current()
         names = self._strategy.extended.worker_devices
         first = 0 if frame.placement is None else frame.placement.topology.first
         return [names[(frame.copy or first) - first]]
