@@ -30,7 +30,7 @@ class ServingInputReceiver:
     >>> import unisono as uni
     >>> features = {"x": uni.TensorSpec((None, 3), "float32")}
     >>> uni.estimator.export.ServingInputReceiver(features).features["x"].shape
-    (None, 3)
+    TensorShape([None, 3])
     """
 
     features: Any
@@ -59,7 +59,7 @@ def build_raw_serving_input_receiver_fn(
     >>> import numpy as np
     >>> fn = build_raw_serving_input_receiver_fn({"x": np.zeros((1, 3), "float32")})
     >>> fn().features["x"].shape
-    (None, 3)
+    TensorShape([None, 3])
     """
 
     def leaf(x: Any) -> specs.TensorSpec:
