@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from unisono._src.foundation import printable
 from unisono._src.values import collectives, jax_tapes
 
 
@@ -28,6 +29,8 @@ def describe_short(x: Any) -> str:
     is_concrete = isinstance(x, jax.Array) and not jax_tapes.is_traced(x)
     if is_concrete and not collectives.is_key(x):
         return f"tf.Tensor({np.asarray(x)}, shape={x.shape}, dtype={x.dtype})"
+    if isinstance(x, str):
+        return printable.escape(x)
     return str(x) if not jax_tapes.is_traced(x) else describe(x)
 
 

@@ -1,6 +1,8 @@
 """`unisono check` tells what to change in a program, and changes imports itself."""
 
+import difflib
 import json
+import os
 
 import hypothesis
 import hypothesis.strategies as st
@@ -8,7 +10,7 @@ import pytest
 import typer.testing
 
 from unisono._src.cli import main
-from unisono._src.cli.check import command, fixes
+from unisono._src.cli.check import command, fixes, program_text
 
 PROGRAM = """\
 import tensorflow as tf
@@ -246,3 +248,54 @@ def test_no_program_ends_in_a_traceback(tmp_path_factory, text):
     assert len(checked) + len(bad) == 1
     for each in checked:
         fixes.fix(each.program, each.verdicts)
+
+
+@pytest.mark.parametrize("name", ["pipe.py", "pipe.ipynb"])
+def test_a_pipe_is_refused_without_waiting_for_it(invoke, tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    result = invoke(tmp_path / name)
+    assert result.exit_code == 2
+    assert f"{name}: it is no regular file" in result.output
+    # In a folder it is no program.
+    result = invoke(tmp_path)
+    assert "has no Python files or notebooks" in result.output
+
+
+def test_a_file_that_is_too_long_for_a_program_is_refused(
+    invoke, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(program_text, "_MOST_CODE", 100)
+    path, cells = tmp_path / "long.py", tmp_path / "long.ipynb"
+    path.write_text("x = 1\n" * 100)
+    cells.write_text(notebook("x = 1\n" * 100))
+    result = invoke(path, cells)
+    assert result.exit_code == 2
+    assert "long.py: it has more than 100 bytes" in result.output
+    assert "long.ipynb: cell 1 has more than 100 characters" in result.output
+
+
+LINES = st.lists(st.sampled_from(["a\n", "b\n", "c\n"]), max_size=40)
+
+
+@hypothesis.settings(max_examples=100, deadline=None)
+@hypothesis.given(LINES, LINES, st.data())
+def test_lines_are_compared_one_by_one_and_shown_as_difflib_does(lines, new, data):
+    old = [f"{i} {line}" for i, line in enumerate(lines)]
+    changed = [f"{i} {line}" for i, line in enumerate(lines)]
+    for i, line in enumerate(new[: len(old)]):
+        if data.draw(st.booleans()):
+            changed[i] = f"new {i} {line}"
+    shown = list(fixes._compare_lines(old, changed, "old", "new"))
+    assert shown == list(difflib.unified_diff(old, changed, "old", "new"))
+
+
+def test_a_long_program_of_changes_is_not_searched_for_lines_that_moved(
+    tmp_path, monkeypatch
+):
+    # Its time would grow with the square of the lines, or worse.
+    monkeypatch.delattr(difflib, "unified_diff")
+    path = tmp_path / "long.py"
+    path.write_text("import tensorflow as tf\nx = 1\n" * 2000)
+    [checked], _ = command.check_files([path])
+    fixed = fixes.fix(checked.program, checked.verdicts)
+    assert fixes.show(checked.program, fixed).count("+import unisono as tf\n") == 2000

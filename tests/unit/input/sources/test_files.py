@@ -4,6 +4,7 @@ import gc
 import gzip
 import json
 import random
+import tracemalloc
 import zlib
 from collections.abc import Callable
 
@@ -66,6 +67,39 @@ def test_lines_are_read_whatever_the_chunks(tmp_path, compression, ending):
     path = tmp_path / "lines"
     path.write_bytes(PACKED[compression](b"\n".join(lines) + ending))
     assert read(TextLineDataset(str(path), compression)) == lines
+
+
+@pytest.mark.parametrize("compression", PACKED)
+def test_a_line_that_is_too_long_is_refused_with_the_name_of_its_file(
+    tmp_path, monkeypatch, compression
+):
+    monkeypatch.setattr(files, "_CHUNK", 7)
+    monkeypatch.setattr(files, "MAX_LINE_BYTES", 20)
+    for length, end in [(20, b"\n"), (20, b""), (21, b"\n"), (21, b""), (90, b"\nb\n")]:
+        path = tmp_path / "lines"
+        path.write_bytes(PACKED[compression](b"first\n" + b"a" * length + end))
+        made = TextLineDataset(path, compression)
+        if length == 20:
+            assert read(made) == [b"first", b"a" * 20]
+            continue
+        iterator = iter(made)
+        assert bytes(next(iterator).item()) == b"first"
+        for _ in range(3):  # It never goes on in the middle of the line.
+            with pytest.raises(InvalidArgumentError, match=r"lines has a line of more"):
+                next(iterator)
+
+
+def test_a_few_compressed_bytes_are_not_inflated_beyond_what_is_asked(tmp_path):
+    path = tmp_path / "bomb"
+    path.write_bytes(zlib.compress(b"a" * (1 << 26)))
+    file = files.open_file(str(path), "ZLIB")
+    tracemalloc.start()
+    try:
+        assert file.read(10) == b"a" * 10
+        assert tracemalloc.get_traced_memory()[1] < 1 << 21
+    finally:
+        tracemalloc.stop()
+        file.close()
 
 
 @pytest.mark.usefixtures("chunk")

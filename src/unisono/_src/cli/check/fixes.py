@@ -5,12 +5,16 @@ from __future__ import annotations
 import ast
 import dataclasses
 import difflib
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import final
 
 from unisono._src.cli.check import program_text
 from unisono._src.cli.check.program_text import CodePart, ProgramFile
 from unisono._src.cli.check.verdicts import RENAMED, Verdict
+
+# So many lines of both texts can be compared by `difflib`.
+_SHORT = 10_000
 
 
 @final
@@ -40,13 +44,48 @@ def fix(program: ProgramFile, verdicts: Sequence[Sequence[Verdict]]) -> str:
 
 def show(program: ProgramFile, fixed: str) -> str:
     """Returns the difference between a program's text and the changed one."""
-    lines = difflib.unified_diff(
-        program.text.splitlines(keepends=True),
-        fixed.splitlines(keepends=True),
-        program_text.show(program.path),
-        f"{program_text.show(program.path)} (changed)",
-    )
+    old = program.text.splitlines(keepends=True)
+    new = fixed.splitlines(keepends=True)
+    name = program_text.show(program.path)
+    names = name, f"{name} (changed)"
+    # An edit stays in its line. `difflib` would look for lines that moved, which takes
+    # hours for a long file; it is for notebooks that were laid out otherwise.
+    is_short = len(old) + len(new) < _SHORT
+    if len(old) != len(new) and is_short:
+        lines: Iterable[str] = difflib.unified_diff(old, new, *names)
+    else:
+        lines = _compare_lines(old, new, *names)
     return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+
+def _compare_lines(
+    old: list[str], new: list[str], old_name: str, new_name: str
+) -> Iterator[str]:
+    """Yields a unified diff of texts in which line stands against line."""
+    pairs = list(itertools.zip_longest(old, new))
+    changed = [i for i, (before, after) in enumerate(pairs) if before != after]
+    if changed:
+        yield f"--- {old_name}\n"
+        yield f"+++ {new_name}\n"
+    # Changes with at most six lines between them share their context, three and three.
+    breaks = [i for i in range(1, len(changed)) if changed[i] - changed[i - 1] > 7]
+    for first, stop in itertools.pairwise([0, *breaks, len(changed)]):
+        if first == stop:
+            continue
+        begin, end = max(0, changed[first] - 3), changed[stop - 1] + 4
+        where = _range(begin, old[begin:end]), _range(begin, new[begin:end])
+        yield f"@@ -{where[0]} +{where[1]} @@\n"
+        for is_same, run in itertools.groupby(pairs[begin:end], lambda p: p[0] == p[1]):
+            both = list(run)
+            if is_same:
+                yield from (f" {before}" for before, _ in both)
+                continue
+            yield from (f"-{before}" for before, _ in both if before is not None)
+            yield from (f"+{after}" for _, after in both if after is not None)
+
+
+def _range(begin: int, lines: list[str]) -> str:
+    return f"{begin + 1}" if len(lines) == 1 else f"{begin + 1},{len(lines)}"
 
 
 def _apply(part: CodePart, edits: list[_Edit]) -> str:

@@ -6,14 +6,22 @@ import ast
 import dataclasses
 import io
 import json
+import os
 import pathlib
 import re
+import stat
 import tokenize
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, final
 
+from unisono._src.foundation import printable
+
 _SUFFIXES = (".py", ".ipynb")
+# What is longer is no program, and its syntax tree would fill the memory. Notebooks
+# hold pictures, too.
+_MOST_CODE = 10_000_000
+_MOST_NOTEBOOK = 1 << 28
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 # A line of a notebook that is for the shell or for IPython, not for Python.
 _MAGIC = re.compile(r"^\s*(?:[!%?]|[\w.\[\]]+\?{1,2}\s*$)")
@@ -83,9 +91,7 @@ class ProgramFile:
 
 def show(path: pathlib.Path) -> str:
     """Returns a path as text that any terminal can print."""
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(path)
-    )
+    return printable.escape(str(path))
 
 
 def find_files(paths: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
@@ -113,7 +119,7 @@ def read(path: pathlib.Path) -> ProgramFile:
         BadFileError: it is not Python, or not a notebook, or cannot be read.
     """
     try:
-        contents = path.read_bytes()
+        contents = _read_bytes(path)
         if path.suffix == ".ipynb":
             text, encoding = contents.decode("utf-8"), "utf-8"
             return ProgramFile(path, text, encoding, _notebook_parts(text))
@@ -131,6 +137,22 @@ def read(path: pathlib.Path) -> ProgramFile:
         raise BadFileError("it is nested too deeply.") from None
     except ValueError as error:  # Zero bytes, or JSON that is none.
         raise BadFileError(f"it is not a Python program: {error}.") from None
+
+
+def _read_bytes(path: pathlib.Path) -> bytes:
+    """Returns the contents of a regular file; a pipe might never end or begin."""
+    # Without waiting, as opening a pipe does until somebody writes to it.
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise BadFileError(
+                "it is no regular file, but a pipe or device. Write the program to a "
+                "file and check that."
+            )
+        most = _MOST_NOTEBOOK if path.suffix == ".ipynb" else _MOST_CODE
+        contents = file.read(most + 1)
+    if len(contents) > most:
+        raise BadFileError(f"it has more than {most:,} bytes, too many for a program.")
+    return contents
 
 
 def _is_program(path: pathlib.Path, folder: pathlib.Path) -> bool:
@@ -169,6 +191,11 @@ def _is_source(source: object) -> bool:
 
 
 def _part(cell: int | None, text: str) -> CodePart:
+    if len(text) > _MOST_CODE:
+        raise BadFileError(
+            f"cell {cell} has more than {_MOST_CODE:,} characters, too many for a "
+            "program."
+        )
     lines = _split(text)
     if cell is None:
         return CodePart(cell, lines, _parse(text))

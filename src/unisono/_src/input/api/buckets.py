@@ -31,6 +31,9 @@ class _Always:
     def __call__(self, _: Any) -> int:
         return self._number
 
+    def __str__(self) -> str:
+        return f"always {self._number}"
+
 
 class Groupings(transforms.Transformations[_Dataset]):
     """Methods that return a dataset of groups; abstract."""

@@ -12,7 +12,13 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from unisono._src.execution import specs
-from unisono._src.foundation import errors, host_numbers, library_hooks, nest
+from unisono._src.foundation import (
+    errors,
+    host_numbers,
+    library_hooks,
+    nest,
+    printable,
+)
 from unisono._src.foundation.public_names import publish
 from unisono._src.input.api import buckets, iterators, saved_dataset
 from unisono._src.input.loaders import dispatch
@@ -547,7 +553,7 @@ class Dataset(buckets.Groupings["Dataset"]):
         try:
             shown = repr(self.element_spec)
         except Exception as e:
-            shown = f"<{type(e).__name__}: {e}>"
+            shown = f"<{type(e).__name__}: {printable.escape(str(e))}>"
         return f"<{type(self).__name__} element_spec={shown}>"
 
     # Iteration.

@@ -83,6 +83,9 @@ class _RecordDataset(_FileDataset, abc.ABC):
 class TextLineDataset(_RecordDataset):
     r"""Reads the lines of text files as `bytes`, without their ends.
 
+    A line has at most 268,435,456 bytes; reading a longer one is an
+    `InvalidArgumentError` that names the file.
+
     Args:
         filenames: one or several paths, or a dataset of them.
         compression_type: None, "GZIP" or "ZLIB".

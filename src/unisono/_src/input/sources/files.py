@@ -13,12 +13,15 @@ from typing import Any, BinaryIO, final
 import numpy as np
 
 from unisono._src.execution import specs
-from unisono._src.foundation import errors
+from unisono._src.foundation import errors, printable
 from unisono._src.input.plan import cursors, nodes
 from unisono._src.input.sources import crc32c
 
 # Bytes to read from a file at a time.
 _CHUNK = 1 << 20
+# A longer line is refused: the file is hardly text, and one without any line feed would
+# fill the memory.
+MAX_LINE_BYTES = 1 << 28
 COMPRESSIONS = (None, "", "GZIP", "ZLIB")
 
 
@@ -29,23 +32,27 @@ class _Inflated:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._inflate = zlib.decompressobj()
-        self._rest = b""
         self._begun = False
 
     def read(self, count: int) -> bytes:
-        while len(self._rest) < count:
+        found: list[bytes] = []
+        missing = count
+        while missing:
+            inflate = self._inflate
             # Behind the end of one stream another may begin.
-            chunk = self._inflate.unused_data or self._file.read(_CHUNK)
-            if not chunk:
+            left = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
+            chunk = left or self._file.read(_CHUNK)
+            if inflate.eof and chunk:
+                inflate = self._inflate = zlib.decompressobj()
+            self._begun = self._begun or bool(chunk)
+            # Bounded: a few bytes may stand for gigabytes.
+            found.append(inflate.decompress(chunk, missing))
+            missing -= len(found[-1])
+            if not chunk and not found[-1]:
                 break
-            if self._inflate.eof:
-                self._inflate = zlib.decompressobj()
-            self._begun = True
-            self._rest += self._inflate.decompress(chunk)
-        if not self._rest and self._begun and not self._inflate.eof:
+        if missing == count and self._begun and not self._inflate.eof:
             raise EOFError("the compressed data ends before its end mark")
-        found, self._rest = self._rest[:count], self._rest[count:]
-        return found
+        return b"".join(found)
 
     def close(self) -> None:
         self._file.close()
@@ -62,7 +69,9 @@ def open_file(path: str, compression: str | None) -> Any:
             return gzip.GzipFile(path, "rb")
         file = open(path, "rb")  # noqa: SIM115
     except FileNotFoundError as e:
-        raise errors.NotFoundError(f"{path}: No such file or directory.") from e
+        raise errors.NotFoundError(
+            f"{printable.escape(path)}: No such file or directory."
+        ) from e
     return _Inflated(file) if compression == "ZLIB" else file
 
 
@@ -76,11 +85,13 @@ class Buffered:
     """
 
     def __init__(self, path: str, compression: str | None, offset: int) -> None:
-        self.path = path
+        # For messages.
+        self.path = printable.escape(path)
         self._file = open_file(path, compression)
         self.offset = 0
         self.window = b""
         self._ended = False
+        self._is_line_too_long = False
         self._seek(offset, compression)
 
     def _seek(self, offset: int, compression: str | None) -> None:
@@ -121,6 +132,35 @@ class Buffered:
         self._ended = not chunk
         self.window += chunk
         return bool(chunk)
+
+    def extend_to_line(self) -> None:
+        """Reads until a line feed is in the window, or to the end of the file.
+
+        Raises:
+            InvalidArgumentError: the line has more than `MAX_LINE_BYTES`.
+        """
+        if b"\n" in self.window:
+            return
+        # Each byte is looked at once, and copied once more at the end.
+        found, size, at = [self.window], len(self.window), -1
+        while at < 0 and size <= MAX_LINE_BYTES and not self._is_line_too_long:
+            chunk = b"" if self._ended else self.read_bytes(_CHUNK)
+            if not chunk:
+                self._ended = True
+                break
+            at = chunk.find(b"\n")
+            found.append(chunk)
+            size += len(chunk) if at < 0 else at
+        # For good: the next read would begin in the middle of the line.
+        self._is_line_too_long = self._is_line_too_long or size > MAX_LINE_BYTES
+        if self._is_line_too_long:
+            raise errors.InvalidArgumentError(
+                f"{self.path} has a line of more than {MAX_LINE_BYTES:,} bytes, at "
+                f"byte {self.offset}. Is it a text file, its compression_type given? "
+                "Cut the line, or read the file with FixedLengthRecordDataset or "
+                "Dataset.from_generator."
+            )
+        self.window = b"".join(found)
 
     def drop(self, count: int) -> None:
         """Drops bytes from the front of the window."""
@@ -243,8 +283,7 @@ class _TextLines(Reader):
 
     def _records(self, file: Buffered) -> tuple[list[bytes], list[int]]:
         # A line may be longer than a chunk.
-        while b"\n" not in file.window and file.extend():
-            pass
+        file.extend_to_line()
         # The last line of a file may lack its line feed.
         cut = file.window.rfind(b"\n") + 1 or len(file.window)
         lines = file.window[:cut].split(b"\n")
@@ -359,7 +398,7 @@ class _Fixed(Reader):
         node = self._node
         size, header, footer = node.layout
         if file.offset == 0 and header:
-            while len(file.window) < header and file.extend():
+            while (missing := header - len(file.window)) > 0 and file.extend(missing):
                 pass
             if len(file.window) < header:
                 raise errors.InvalidArgumentError(
@@ -367,7 +406,8 @@ class _Fixed(Reader):
                     f"header of {header} bytes. Check header_bytes."
                 )
             file.drop(header)
-        while len(file.window) < size + footer and file.extend():
+        whole = size + footer
+        while (missing := whole - len(file.window)) > 0 and file.extend(missing):
             pass
         # The last bytes of the window may be the footer, which is no record.
         count = max(0, len(file.window) - footer) // size

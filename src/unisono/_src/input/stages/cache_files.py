@@ -8,7 +8,7 @@ import os
 import secrets
 from typing import Any, final
 
-from unisono._src.foundation import errors
+from unisono._src.foundation import errors, printable
 from unisono._src.input.plan import cursors, elements, nodes
 from unisono._src.input.stages import argument_checks, element_files
 
@@ -146,4 +146,4 @@ class FileCache(nodes.Passing):
                 )
 
     def __str__(self) -> str:
-        return f"Cache({self.filename})"
+        return f"Cache({printable.escape(str(self.filename))})"

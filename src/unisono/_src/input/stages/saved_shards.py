@@ -6,7 +6,7 @@ import dataclasses
 import os
 from typing import Any, final
 
-from unisono._src.foundation import errors
+from unisono._src.foundation import errors, printable
 from unisono._src.input.plan import cursors, nodes
 from unisono._src.input.sources import arrays
 from unisono._src.input.stages import element_files
@@ -56,7 +56,7 @@ class SavedShard(nodes.Node):
         return self.signature
 
     def __str__(self) -> str:
-        return f"Saved({self.path})"
+        return f"Saved({printable.escape(str(self.path))})"
 
 
 @final
