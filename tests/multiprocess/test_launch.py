@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from textwrap import dedent
 
 import pytest
 
@@ -800,3 +801,40 @@ def test_a_launched_program_finds_its_task_and_its_devices(launcher):
         "[worker 0/2] worker 0 3",
         "[worker 1/2] worker 1 3",
     ], result.err
+
+
+STOPPED = """
+    meet("ready")
+    if INDEX == 1:
+        if RESUME:
+            again = f"kill -CONT {os.getpid()}"
+            subprocess.Popen(["sh", "-c", f"sleep 0.7; {again}"])
+        os.kill(os.getpid(), signal.SIGSTOP)
+        print("went on")
+    elif not RESUME:
+        sleep()
+"""
+
+
+def test_a_worker_that_stays_stopped_is_killed_and_named(launcher):
+    script = launcher.script("import subprocess\nRESUME = False" + dedent(STOPPED))
+    result = launcher.run("-n", 2, "--stopped", 1, "--grace", 0.2, script)
+    assert result.code == 128 + signal.SIGKILL
+    assert (
+        "(process " in result.err
+        and ("is stopped, as by SIGSTOP; it is killed if it does not go on in 1 s.")
+        in result.err
+    )
+    how = "signal SIGKILL after it had been stopped for 1 s"
+    assert f"worker 1/2 ended with {how}; waiting" in result.err
+    assert f"worker 1/2 failed first, with {how} and no traceback." in result.err
+
+
+@pytest.mark.parametrize("seconds", [0, 20])
+def test_a_worker_that_was_stopped_for_a_while_goes_on(launcher, seconds):
+    script = launcher.script("import subprocess\nRESUME = True" + dedent(STOPPED))
+    result = launcher.run("-n", 2, "--stopped", seconds, script)
+    assert (result.code, result.out) == (0, "[worker 1/2] went on\n")
+    # With 0 nobody looks.
+    assert result.err.count("is stopped, as by SIGSTOP") == (seconds > 0)
+    assert result.err.count("unisono: worker 1/2 goes on.") == (seconds > 0)

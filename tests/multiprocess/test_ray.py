@@ -41,14 +41,14 @@ class Group:
         with self.strategy.scope():
             return unisono.Variable(value)
 
-    def kill(self, kind, index):
+    def kill(self, kind, index, number=signal.SIGKILL):
         # After an earlier kill it may not be back yet.
         launchers.wait_for(
             lambda: pathlib.Path(f"/proc/{self.carrier.process(kind, index)}").exists(),
             f"the {kind} {index} to come back",
             60,
         )
-        os.kill(self.carrier.process(kind, index), signal.SIGKILL)
+        os.kill(self.carrier.process(kind, index), number)
 
     def schedule(self, fn, times, **given):
         return [self.coordinator.schedule(fn, **given) for _ in range(times)]
@@ -289,6 +289,74 @@ def test_a_killed_server_is_named_at_once_or_restored(group, tmp_path):
         late.fetch()
     # Others still use the cluster.
     assert int(group.variable(7).numpy()) == 7
+
+
+def test_a_worker_and_a_server_that_stay_stopped_count_as_lost(group, monkeypatch):
+    monkeypatch.setenv("UNISONO_STOPPED_SECONDS", "1")
+    other = Group(workers=1, servers=1)
+    try:
+        kept = other.variable(0)
+        add = unisono.function(lambda: kept.assign_add(1))
+        stopped = other.carrier.process("worker", 0)
+        other.kill("worker", 0, signal.SIGSTOP)
+        other.schedule(add, 3, exactly_once=True)
+        other.coordinator.join()
+        assert int(kept.numpy()) == 3
+        assert other.carrier.process("worker", 0) != stopped
+        other.kill("ps", 0, signal.SIGSTOP)
+        other.schedule(add, 3)
+        with pytest.raises(unisono.errors.UnavailableError) as caught:
+            other.coordinator.join()
+        assert (caught.value.task_type, caught.value.task_index) == ("ps", 0)
+    finally:
+        other.strategy.shutdown()
+
+
+def test_the_end_of_the_head_is_an_error_and_no_end_of_the_program(tmp_path):
+    code = """
+    import os, signal, time
+    from tests.multiprocess import test_ray
+    import unisono
+    made = test_ray.Group(workers=1, servers=1)
+    kept = made.variable(0)
+    add = unisono.function(lambda: kept.assign_add(1))
+    made.schedule(add, 3)
+    made.coordinator.join()
+    start = time.monotonic()
+    os.kill(test_ray.find_child(os.getpid(), "gcs_server"), signal.SIGKILL)
+    for use in (made.coordinator.join, kept.numpy, made.coordinator.join):
+        try:
+            while True:
+                made.coordinator.schedule(add)
+                use()
+        except unisono.errors.UnavailableError as error:
+            print(error.task_type, "head node" in str(error))
+    # Two seconds, and more on a machine that others use, too.
+    assert time.monotonic() - start < 20.0
+    made.strategy.shutdown()
+    """
+    # The paths of sockets in this folder would be too long.
+    long = tmp_path / ("long" * 20)
+    long.mkdir()
+    mark = {"UNISONO_TEST_MARK": str(tmp_path), "TMPDIR": str(long)}
+    root = str(pathlib.Path(__file__).resolve().parents[2])
+    out = _run(code, PYTHONPATH=os.pathsep.join([launchers.SOURCE, root]), **mark)
+    assert out.splitlines() == ["chief True"] * 3
+    launchers.wait_for(
+        lambda: not launchers.marked_processes(str(tmp_path)), "Ray's processes"
+    )
+    assert list(long.iterdir()) == []
+
+
+def find_child(pid, name):
+    """Returns the process of a program that came from another process."""
+    for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        command = pathlib.Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0]
+        if command.decode().endswith(name):
+            return int(child)
+        if found := find_child(child, name):
+            return found
+    return None
 
 
 def _schedule_a_long_one(group):

@@ -33,6 +33,16 @@ def test_an_end_is_told_to_all_who_listen_before_and_after(pipe, monkeypatch):
     os.close(writer)
 
 
+def test_a_pause_is_told_and_is_no_end():
+    news, told = launcher_news.News(), []
+    news.subscribe(told.append)
+    for sent in (True, False):
+        news._add(launcher_news.WorkerPause("worker", 1, sent).encode())
+    news.subscribe(told.append)
+    assert [pause.is_paused for pause in told] == [True, False] * 2
+    assert news.endings == []
+
+
 def test_only_the_end_of_a_long_traceback_is_told():
     sent = launcher_news.WorkerEnding(
         "worker", 0, "exit code 1", "x" * 10_000 + "the end"

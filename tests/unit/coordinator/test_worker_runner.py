@@ -254,3 +254,32 @@ def test_after_the_loss_of_the_coordinator_a_checkpoint_goes_on(tmp_path):
             coordinator.join()
             assert int(total.numpy()) == count
             checkpoint.save(str(tmp_path / "ck"))
+
+
+@pytest.mark.parametrize("restore", [None, lambda: pytest.fail("nothing is there")])
+def test_the_end_of_the_whole_cluster_is_raised_and_nothing_is_waited_for(restore):
+    is_gone = threading.Event()
+
+    def watch(caller, kind, index, method):
+        if is_gone.is_set():
+            raise unisono.errors.UnavailableError("All are gone.", "chief", 0)
+
+    strategy = unisono.distribute.ParameterServerStrategy(
+        clusters.resolver(),
+        carrier=api.ThreadCarrier(watch=watch),
+        restore_from=restore,
+    )
+    coordinator = api.ClusterCoordinator(strategy)
+    with strategy.scope():
+        total = unisono.Variable(0)
+    add = unisono.function(lambda: total.assign_add(1))
+    coordinator.schedule(add)
+    coordinator.join()
+    is_gone.set()
+    for _ in range(2):
+        with pytest.raises(unisono.errors.UnavailableError, match="All are gone"):
+            coordinator.schedule(add)
+            coordinator.join()
+    with pytest.raises(unisono.errors.UnavailableError, match="All are gone"):
+        total.numpy()
+    strategy.shutdown()

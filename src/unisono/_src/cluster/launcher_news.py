@@ -1,4 +1,4 @@
-"""Carries the launcher's news to its workers: which of their peers have ended, and how.
+"""Carries the launcher's news to its workers: which peers have ended, or are stopped.
 
 Each worker inherits a pipe that the launcher writes to. So a worker learns at once that
 another one is gone, without a port and without a signal (docs/decisions/0023). Where no
@@ -14,7 +14,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable
-from typing import final
+from typing import TypeAlias, final
 
 # The launcher sets it to ``NUMBER:INODE``: the pipe, and what tells it from any other
 # file that has the same number in a process which did not inherit the pipe.
@@ -68,17 +68,54 @@ class WorkerEnding:
 
 
 @final
-class News:
-    """The ends of other workers that the launcher has told this process about.
+@dataclasses.dataclass(frozen=True)
+class WorkerPause:
+    """The begin or the end of a time in which a worker process is stopped.
 
     Attributes:
-        endings: the ends, in the order in which they were told.
+        job: the job of the worker.
+        index: its index in the job.
+        is_paused: whether it is stopped now, as by SIGSTOP, or goes on.
+    """
+
+    job: str
+    index: int
+    is_paused: bool
+
+    def encode(self) -> bytes:
+        """Returns the line that tells a worker about it."""
+        return json.dumps(dataclasses.asdict(self)).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, line: bytes) -> WorkerPause | None:
+        """Returns what a line tells; None if it tells nothing of this kind.
+
+        >>> WorkerPause.decode(WorkerPause("worker", 1, True).encode())
+        WorkerPause(job='worker', index=1, is_paused=True)
+        """
+        try:
+            told = json.loads(line)
+            return cls(*(str(told["job"]), int(told["index"]), bool(told["is_paused"])))
+        except (LookupError, RecursionError, TypeError, ValueError):
+            return None
+
+
+Told: TypeAlias = WorkerEnding | WorkerPause
+
+
+@final
+class News:
+    """What the launcher has told this process about other workers.
+
+    Attributes:
+        endings: their ends, in the order in which they were told.
     """
 
     def __init__(self) -> None:
         self.endings: list[WorkerEnding] = []
+        self._told: list[Told] = []
         self._lock = threading.Lock()
-        self._listeners: list[Callable[[WorkerEnding], None]] = []
+        self._listeners: list[Callable[[Told], None]] = []
         self._thread: threading.Thread | None = None
 
     def listen(self) -> bool:
@@ -91,13 +128,13 @@ class News:
             self._thread.start()
         return self._thread is not None
 
-    def subscribe(self, listener: Callable[[WorkerEnding], None]) -> None:
-        """Calls a function with each end that was told, and that will be."""
+    def subscribe(self, listener: Callable[[Told], None]) -> None:
+        """Calls a function with all that was told, and that will be."""
         with self._lock:
             self._listeners.append(listener)
-            # Under the lock, so that an end is told once: here, or by `_add`.
-            for ending in self.endings:
-                listener(ending)
+            # Under the lock, so that each is told once: here, or by `_add`.
+            for news in self._told:
+                listener(news)
 
     def _read(self, descriptor: int) -> None:
         partial = b""
@@ -110,13 +147,15 @@ class News:
                 partial = partial[:_LARGEST_LINE]
 
     def _add(self, line: bytes) -> None:
-        ending = WorkerEnding.decode(line)
-        if ending is None:
+        news = WorkerEnding.decode(line) or WorkerPause.decode(line)
+        if news is None:
             return
         with self._lock:
-            self.endings.append(ending)
+            self._told.append(news)
+            if isinstance(news, WorkerEnding):
+                self.endings.append(news)
             for listener in self._listeners:
-                listener(ending)
+                listener(news)
 
 
 NEWS = News()

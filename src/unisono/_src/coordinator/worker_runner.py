@@ -141,8 +141,8 @@ class WorkerRunner:
         error: errors.UnavailableError,
         rounds: int,
     ) -> None:
-        """Handles the loss of a server or of this worker."""
-        if error.task_type == SERVER:
+        """Handles the loss of this worker, of a server, or of the whole cluster."""
+        if error.task_type != WORKER:
             self._handle_lost_server(batch, error, rounds)
             return
         _log.warning(
@@ -173,7 +173,7 @@ class WorkerRunner:
     ) -> None:
         """Ends closures whose server is gone, or brings the server back first."""
         told: Exception = self._servers.explain(error)
-        if self._recovery.is_possible:
+        if self._recovery.is_possible and error.task_type == SERVER:
             try:
                 self._recovery.recover(error.task_index, rounds)
             except Exception as failure:
@@ -239,8 +239,8 @@ class WorkerRunner:
                 # Closures that use the dataset raise the error.
                 return
             except errors.UnavailableError as error:
-                if error.task_type == SERVER:
-                    # The worker is there. Closures that need the server raise it.
+                if error.task_type != WORKER:
+                    # Closures that need the server, or the cluster, raise it.
                     return
                 if time.monotonic() > end:
                     _log.error("The worker %d did not come back.", self.index)

@@ -35,6 +35,7 @@ def launch(
     timeout_seconds: float | None = None,
     grace_seconds: float = 15.0,
     stop_seconds: float = 30.0,
+    stopped_seconds: float | None = None,
 ) -> list[Any]:
     """Runs a function as `n` workers on this machine, and returns their results.
 
@@ -60,6 +61,9 @@ def launch(
             time.
         grace_seconds: after a failure, how long the others may take to end.
         stop_seconds: after a signal, how long a worker may take to end.
+        stopped_seconds: how long a worker may be stopped, as by SIGSTOP, before it is
+            killed; 0 for any time. By default the environment variable
+            ``UNISONO_STOPPED_SECONDS``, or 10.
 
     Returns:
         The workers' results, in their order.
@@ -72,11 +76,8 @@ def launch(
             devices.
     """
     text = _request_text(target, args, kwargs or {})
-    if (
-        isinstance(n, bool)
-        or not isinstance(n, int)
-        or not 1 <= n <= launch_plan.MAX_WORKERS
-    ):
+    is_number = isinstance(n, int) and not isinstance(n, bool)
+    if not is_number or not 1 <= n <= launch_plan.MAX_WORKERS:
         raise ValueError(
             f"n must be 1 to {launch_plan.MAX_WORKERS} workers, received {n!r}."
         )
@@ -95,6 +96,7 @@ def launch(
             restarts=restarts,
             grace_seconds=grace_seconds,
             stop_seconds=stop_seconds,
+            stopped_seconds=stopped_seconds,
             timeout_seconds=timeout_seconds,
             descriptors=[(asked.fileno(), answer.fileno()) for answer in answers],
             is_called=True,
@@ -160,7 +162,7 @@ def _read_results(
         index = first.worker.command.index
         answer = said[index] or {}
         text = answer.get("text") or "\n".join(first.traceback)
-        how = group.describe_exit(first.worker.code)
+        how = group.describe_end(first.worker)
         why = f": {answer['error']}" if "error" in answer else ""
         raise errors.LaunchError(
             f"{first.worker.name} failed first, with {how}{why}\n{text}".rstrip(),

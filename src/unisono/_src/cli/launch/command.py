@@ -54,6 +54,14 @@ Grace = Annotated[
     float, typer.Option(min=0, help="Seconds for the others to notice a failure.")
 ]
 Stop = Annotated[float, typer.Option(min=0, help="Seconds to end in after a signal.")]
+Stopped = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        help="Seconds after which a worker that is stopped (SIGSTOP) is killed; 0: "
+        "never.  [default: 10]",
+    ),
+]
 Attach = Annotated[
     allocation.Attach, typer.Option(help="The larger job to take part in.")
 ]
@@ -91,6 +99,7 @@ def launch(
     maximum: Maximum = None,
     grace: Grace = 15.0,
     stop: Stop = 30.0,
+    stopped: Stopped = None,
     attach: Attach = allocation.Attach.AUTO,
     port: Port = 8888,
     nodes: Nodes = None,
@@ -114,6 +123,7 @@ def launch(
             restarts=restarts,
             grace_seconds=grace,
             stop_seconds=stop,
+            stopped_seconds=stopped,
             place=runs.JobAttachment(attach, port, nodes, service),
         )
         with output.open_output(output_dir, plain=plain) as out:

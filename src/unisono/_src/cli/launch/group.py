@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any, final
 
 from unisono._src.cli.launch import output, remains, worker_process
-from unisono._src.cluster import launcher_news
+from unisono._src.cluster import launcher_news, paused_processes
 
 # Seconds between two looks at the workers.
 _TICK = 0.05
@@ -167,6 +167,8 @@ class WorkerGroup:
         stop_seconds: after a signal, how long a worker may take to end; after a
             failure, how long it may take to return.
         timeout_seconds: how long the whole group may take; None for any time.
+        stopped_seconds: how long a worker may be stopped, as by SIGSTOP, before it is
+            killed; 0 for any time.
     """
 
     def __init__(
@@ -177,6 +179,7 @@ class WorkerGroup:
         grace_seconds: float = 15.0,
         stop_seconds: float = 30.0,
         timeout_seconds: float | None = None,
+        stopped_seconds: float = paused_processes.SECONDS,
     ) -> None:
         self._commands = commands
         self._out = out
@@ -184,6 +187,7 @@ class WorkerGroup:
         self._grace = grace_seconds
         self._stop = stop_seconds
         self._limit = timeout_seconds
+        self._longest_pause = stopped_seconds
         self._workers: list[worker_process.WorkerProcess] = []
         self._stage = _EndStage.RUNNING
         self._until = self._failed_at = float("inf")
@@ -223,6 +227,8 @@ class WorkerGroup:
             # Its end is no failure of its own if it was asked to end before.
             worker.was_stopped |= self._stage.value >= _EndStage.STOPPING.value
             self._release(worker)
+            if worker.code is None and self._longest_pause > 0:
+                self._watch_pause(worker)
             # First the others are told, whatever the code; then
             # a failure has consequences.
             if worker.code is not None:
@@ -265,25 +271,42 @@ class WorkerGroup:
     def _tell_others(self, worker: worker_process.WorkerProcess) -> None:
         """Tells the other workers that one has ended; each decides what to do."""
         ending = launcher_news.WorkerEnding(
-            *(worker.command.job, worker.command.index, describe_exit(worker.code)),
+            *(worker.command.job, worker.command.index, describe_end(worker)),
             "\n".join(worker.traceback.lines) if worker.code else "",
         )
         for other in self._live_workers():
             other.tell(ending)
+
+    def _watch_pause(self, worker: worker_process.WorkerProcess) -> None:
+        """Tells the others that a worker is stopped or goes on; kills it in the end."""
+        if worker.pause.look(time.monotonic()):
+            self._out.note(
+                f"{worker.name} (process {worker.pid}) is stopped, as by SIGSTOP; it "
+                f"is killed if it does not go on in {self._longest_pause:g} s."
+                if worker.pause.is_paused
+                else f"{worker.name} goes on."
+            )
+            news = launcher_news.WorkerPause(
+                worker.command.job, worker.command.index, worker.pause.is_paused
+            )
+            for other in self._live_workers():
+                other.tell(news)
+        if worker.pause.seconds >= self._longest_pause:
+            worker.kill()
 
     def _notice(self, worker: worker_process.WorkerProcess) -> None:
         """Gives the other workers time to notice a failure and save their state."""
         others = self._live_workers()
         if self._is_tolerated(worker):
             if not worker.was_stopped:
-                how = describe_exit(worker.code)
+                how = describe_end(worker)
                 self._out.note(f"{worker.name} ended with {how}; the others go on.")
             return
         if self._stage is _EndStage.RUNNING and others:
             self._failed_at = time.monotonic()
             self._enter(_EndStage.NOTICING, self._grace)
             self._out.note(
-                f"{worker.name} ended with {describe_exit(worker.code)}; waiting up to "
+                f"{worker.name} ended with {describe_end(worker)}; waiting up to "
                 f"{self._grace:g} s for {join_names(others)}."
             )
 
@@ -456,11 +479,20 @@ def _find_cause(worker: worker_process.WorkerProcess) -> Cause:
     since = worker.traceback.since
     if since is not None and worker.traceback.is_about_a_peer:
         return Cause.PEER
-    if not worker.was_stopped:
+    # One that did not run could not end when it was told to.
+    if not worker.was_stopped or worker.pause.is_paused:
         return Cause.OWN
     # A worker that wrote output after its traceback had survived the error.
     is_last = since is not None and worker.last_out < since
     return Cause.DYING if is_last else Cause.STOPPED
+
+
+def describe_end(worker: worker_process.WorkerProcess) -> str:
+    """Returns the end of a worker in words."""
+    told = describe_exit(worker.code)
+    if worker.pause.is_paused:
+        told += f" after it had been stopped for {worker.pause.seconds:.0f} s"
+    return told
 
 
 def describe_exit(code: int | None) -> str:

@@ -14,7 +14,7 @@ def tell(outcome: group.GroupOutcome, out: output.WorkerOutput) -> None:
         _tell_each(outcome.failures, out)
         return
     first, *others = outcome.failures
-    how = group.describe_exit(first.worker.code)
+    how = group.describe_end(first.worker)
     if first.traceback:
         out.note(f"{first.worker.name} failed first, with {how}:")
         for text in first.traceback:
@@ -34,7 +34,7 @@ def _tell_each(
 ) -> None:
     for failure in failures:
         after = "was stopped" if failure.worker.was_stopped else "followed"
-        how = group.describe_exit(failure.worker.code)
+        how = group.describe_end(failure.worker)
         out.note(f"{failure.worker.name} {after}, with {how}.")
         for line in failure.worker.release():
             out.show_line(line)

@@ -14,6 +14,7 @@ from unisono._src.cli.launch import (
     report,
     worker_process,
 )
+from unisono._src.cluster import paused_processes
 
 
 @final
@@ -101,6 +102,8 @@ class RunRequest:
         stop_seconds: after a signal, how long a worker may take to end.
         timeout_seconds: how long the group may take after each start; None for any
             time.
+        stopped_seconds: how long a worker may be stopped, as by SIGSTOP; 0 for any
+            time, None for what the environment says.
         place: the larger job of the workers.
         descriptors: for each worker, file descriptors to inherit.
         is_called: whether a program calls this, which may use SIGUSR1 and SIGUSR2.
@@ -116,6 +119,7 @@ class RunRequest:
     grace_seconds: float = 15.0
     stop_seconds: float = 30.0
     timeout_seconds: float | None = None
+    stopped_seconds: float | None = None
     place: JobAttachment = dataclasses.field(default_factory=JobAttachment)
     descriptors: Sequence[Sequence[int]] = ()
     is_called: bool = False
@@ -128,6 +132,7 @@ def run(request: RunRequest, out: output.WorkerOutput) -> group.GroupOutcome:
         RuntimeError: the environment is not that of the larger job.
         ValueError: the size or the devices do not fit this machine or job.
     """
+    stopped_seconds = paused_processes.limit_seconds(request.stopped_seconds)
     size, placement = request.size, _place_workers(request, request.size)
     if request.size.minimum is not None and not placement.is_local:
         raise ValueError(
@@ -142,12 +147,13 @@ def run(request: RunRequest, out: output.WorkerOutput) -> group.GroupOutcome:
     with group.catch_signals(request.is_called) as signals:
         for restart in range(request.restarts + 1):
             outcome = group.WorkerGroup(
-                _plan_commands(request, placement, restart),
+                _plan_commands(request, placement, restart, stopped_seconds),
                 out,
                 signals,
                 request.grace_seconds,
                 request.stop_seconds,
                 request.timeout_seconds,
+                stopped_seconds,
             ).run()
             report.tell(outcome, out)
             # A group that the user has stopped is not started again.
@@ -165,16 +171,22 @@ def run(request: RunRequest, out: output.WorkerOutput) -> group.GroupOutcome:
 
 
 def _plan_commands(
-    request: RunRequest, placement: launch_plan.WorkerPlacement, restart: int
+    request: RunRequest,
+    placement: launch_plan.WorkerPlacement,
+    restart: int,
+    stopped_seconds: float,
 ) -> list[worker_process.Command]:
     if request.servers:
-        return launch_plan.plan_server_job(
+        # The tasks start servers and workers by Ray, to which the same time applies.
+        own = {paused_processes.VARIABLE: str(stopped_seconds)}
+        made = launch_plan.plan_server_job(
             request.argv,
             len(placement.mine),
             request.servers,
             request.devices,
             restart,
         )
+        return [dataclasses.replace(c, env=c.env | own) for c in made]
     return launch_plan.plan_commands(
         request.argv, placement, request.devices, restart, request.descriptors
     )

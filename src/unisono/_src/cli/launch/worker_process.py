@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import final
 
 from unisono._src.cli.launch import remains, streams
-from unisono._src.cluster import launcher_news, launcher_progress
+from unisono._src.cluster import launcher_news, launcher_progress, paused_processes
 
 _BOOTSTRAP = str(pathlib.Path(__file__).with_name("child.py"))
 _CHUNK = 1 << 16
@@ -92,6 +92,7 @@ class WorkerProcess:
         released: the time of the last traceback that was shown after all.
         last_out: the time of the last line of standard output.
         pid: the process.
+        pause: for how long it has been stopped, as by SIGSTOP.
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class WorkerProcess:
         reader, self._process = self._begin()
         assert self._process.stdout and self._process.stderr
         self.pid = self._process.pid
+        self.pause = paused_processes.PauseWatch(self.pid)
         self._pipes = {
             "out": self._process.stdout,
             "err": self._process.stderr,
@@ -193,12 +195,12 @@ class WorkerProcess:
                 self.last_out = time.monotonic()
             yield Line(self, stream, text)
 
-    def tell(self, ending: launcher_news.WorkerEnding) -> None:
-        """Tells the worker that another one has ended."""
+    def tell(self, news: launcher_news.Told) -> None:
+        """Tells the worker that another one has ended, is stopped, or goes on."""
         if self.code is None:
             # The pipe is full or closed where the worker does not read it.
             with contextlib.suppress(OSError):
-                os.write(self._news, ending.encode())
+                os.write(self._news, news.encode())
 
     def _note_step(self, text: str) -> None:
         try:

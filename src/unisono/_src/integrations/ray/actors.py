@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, final
 
 import jax
 
+from unisono._src.cluster import paused_processes
 from unisono._src.coordinator.carrier import SERVER
 from unisono._src.coordinator.server import ParameterServer
 from unisono._src.coordinator.worker import Worker
@@ -72,6 +73,8 @@ class Host:
         options: options of JAX.
         threads: how many threads computations get.
         is_on_cpu: whether it must leave accelerators alone.
+        stopped_seconds: how long the process may be stopped, as by SIGSTOP, before it
+            is killed, and so known to be lost; 0 for any time.
     """
 
     def __init__(
@@ -81,7 +84,9 @@ class Host:
         options: Mapping[str, Any],
         threads: int,
         is_on_cpu: bool,
+        stopped_seconds: float,
     ) -> None:
+        paused_processes.watch_this_process(stopped_seconds)
         # JAX has not started its backend yet, so this takes effect.
         os.environ.setdefault(cpu_threads.VARIABLE, str(threads))
         for name, value in options.items():

@@ -11,6 +11,7 @@ from typing import Any, final
 
 import jax
 
+from unisono._src.cluster import paused_processes
 from unisono._src.cluster.cluster_tasks import ClusterSpec
 from unisono._src.coordinator.carrier import SERVER, WORKER, Carrier, Handle
 from unisono._src.foundation import errors
@@ -102,12 +103,20 @@ class RayCarrier(Carrier):
         # From here on `stop` must be able to undo everything,
         # however far the start came.
         self._connection = self._connect(cluster)
+        self._connection.subscribe(self._note_loss)
         try:
             self._wait_for_nodes(cluster)
             self._start_all(cluster)
         except BaseException:
             self.stop()
             raise
+
+    def _note_loss(self, error: errors.UnavailableError) -> None:
+        """Ends all calls, because the head of the cluster is gone."""
+        with self._changed:
+            held = list(self._handles.values())
+        for handle in held:
+            handle.fail(error)
 
     def _connect(self, cluster: ClusterSpec) -> connection.Connection:
         if self._wanted is not None:
@@ -200,6 +209,7 @@ class RayCarrier(Carrier):
             actors.read_options(),
             max(1, (os.cpu_count() or 1) // count),
             not gpus,
+            paused_processes.limit_seconds(),
         )
         self._actors[kind, index] = made
         return made
@@ -216,14 +226,21 @@ class RayCarrier(Carrier):
 
         ray = library.load()
         key = kind, index
+        held = self._connection
+        if held is None:
+            raise errors.UnavailableError("The strategy was shut down.", *key)
+        asked = actor.where.remote(self._probe.place).future()
         try:
-            asked = actor.where.remote(self._probe.place)
-            where = ray.get(asked, timeout=self._timeout)
-        except ray_errors.GetTimeoutError:
+            # In Python: Ray would go on waiting if its head ended.
+            node.wait_for(lambda: asked.done() or held.is_lost, "it", self._timeout)
+        except errors.UnavailableError:
             ray.kill(actor)
             raise errors.UnavailableError(
                 f"Waited {self._timeout:g} s for the {kind} {index} to start.", *key
             ) from None
+        held.check()
+        try:
+            where = asked.result()
         except ray_errors.RayActorError as error:
             raise errors.UnavailableError(
                 f"The {kind} {index} ended at its start: {error}", *key
@@ -258,6 +275,7 @@ class RayCarrier(Carrier):
                 raise errors.UnavailableError(
                     "The strategy was shut down.", kind, index
                 )
+            self._connection.check()
             self._replacing += 1
         try:
             # It may only seem to be gone, and must not go on beside the new one.
@@ -273,9 +291,11 @@ class RayCarrier(Carrier):
     def lose(self, kind: str, index: int) -> None:
         """Ends a server or worker at once; see `Carrier`."""
         ray = library.load()
-        # Ray raises this for an actor of a cluster that has ended since.
-        with contextlib.suppress(ValueError):
-            ray.kill(self._actors[kind, index])
+        # Without a connection Ray would start a new cluster for the call.
+        if ray.is_initialized():
+            # Ray raises this for an actor of a cluster that has ended since.
+            with contextlib.suppress(ValueError):
+                ray.kill(self._actors[kind, index])
 
     def stop(self) -> None:
         """Ends all servers and workers, and the cluster if it was started for them."""
@@ -287,16 +307,17 @@ class RayCarrier(Carrier):
         # First the handles, so that no call waits for an actor that is being ended.
         for handle in list(self._handles.values()):
             handle.is_closed = True
-        self._end_actors()
+        self._end_actors(held)
+        held.unsubscribe(self._note_loss)
         held.close()
         self._probe.release()
 
-    def _end_actors(self) -> None:
+    def _end_actors(self, held: connection.Connection) -> None:
         """Ends all servers and workers, also those that are just being started."""
         ray = library.load()
         until = time.monotonic() + _STOP_SECONDS
-        # Ray may have ended already, if the program ends.
-        while ray.is_initialized():
+        # Ray may have ended already, if the program ends or its head is gone.
+        while ray.is_initialized() and not held.is_lost:
             # Again and again, because a replacement may add an actor meanwhile.
             for actor in list(self._actors.values()):
                 ray.kill(actor)

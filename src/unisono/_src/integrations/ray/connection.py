@@ -9,7 +9,7 @@ import secrets
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, final
 
 from unisono._src.cluster import untrusted
@@ -18,6 +18,8 @@ from unisono._src.integrations.ray import library, node
 
 ADDRESS = "RAY_ADDRESS"
 _MODE, _TOKEN, _TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+# Seconds between two looks at the head.
+_LOOK_SECONDS = 0.1
 # A process has one connection to Ray at most. This guards it and its count of users.
 _lock = threading.Lock()
 
@@ -37,6 +39,16 @@ class Connection:
         self._head = head
         self._is_ours = is_ours
         self._users = 1
+        self._listeners: list[Callable[[errors.UnavailableError], None]] = []
+        # Set when the head is found to be gone, and when nobody uses the connection.
+        self._loss = threading.Event()
+        self._is_closed = False
+        self._thread: threading.Thread | None = None
+        if head is not None:
+            self._thread = threading.Thread(
+                target=self._watch, args=(head,), name="unisono head", daemon=True
+            )
+            self._thread.start()
 
     def share(self) -> Connection:
         """Returns the same connection for one more user, which closes it as well."""
@@ -45,8 +57,63 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether somebody uses it."""
-        return self._users > 0
+        """Whether somebody uses it, and the cluster is there."""
+        return self._users > 0 and not self._loss.is_set()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the head that was started for this process has ended by itself."""
+        return self._loss.is_set() and not self._is_closed
+
+    def subscribe(self, listener: Callable[[errors.UnavailableError], None]) -> None:
+        """Calls a function, in another thread, when the head has ended by itself."""
+        self._listeners.append(listener)
+
+    def unsubscribe(self, listener: Callable[[errors.UnavailableError], None]) -> None:
+        """Does not call a function any more."""
+        self._listeners.remove(listener)
+
+    def check(self) -> None:
+        """Checks that the head is there, before something new is asked of it.
+
+        Raises:
+            UnavailableError: it has ended. Ray itself would look for it for a minute.
+        """
+        if self._head is not None and not self._loss.is_set():
+            host, port = split(self.address)
+            if not (self._head.is_running and node.is_listening(host, port)):
+                self._loss.set()
+        if self._loss.is_set():
+            raise self._lost_error()
+
+    def _watch(self, head: node.RayNode) -> None:
+        """Disconnects from Ray if the head ends by itself; runs in a thread.
+
+        Ray would look for it for a minute, and then end this process without an
+        exception.
+        """
+        global _current
+        while head.is_running and not self._loss.wait(_LOOK_SECONDS):
+            pass
+        self._loss.set()
+        if self._is_closed:
+            return
+        for listener in list(self._listeners):
+            listener(self._lost_error())
+        with _lock:
+            # Unless the program has gone on to another cluster.
+            if _current is self:
+                library.load().shutdown()
+                _current = None
+
+    def _lost_error(self) -> errors.UnavailableError:
+        return errors.UnavailableError(
+            f"Ray's head node at {self.address} has ended, and with it all parameter "
+            "servers and workers. Start the program again and restore the last "
+            "checkpoint.",
+            "chief",
+            0,
+        )
 
     def close(self) -> None:
         """Disconnects if nobody else uses it, and ends the head that it started."""
@@ -54,10 +121,16 @@ class Connection:
             self._users -= 1
             if self._users:
                 return
-            if self._is_ours:
+            self._is_closed = not self._loss.is_set()
+            self._loss.set()
+            if self._is_ours and self._is_closed:
                 library.load().shutdown()
-            if self._head is not None:
-                self._head.stop()
+        # Without the lock: it may be about to disconnect from a head that is gone.
+        if self._thread is not None and self._head is not None:
+            # A strategy may be collected in any thread, also in this one.
+            if self._thread is not threading.current_thread():
+                self._thread.join()
+            self._head.stop()
 
 
 _current: Connection | None = None
@@ -104,6 +177,8 @@ def _open(
         # A process can be connected to one cluster only, whatever address is given now.
         if _current is not None and _current.is_open and ray.is_initialized():
             return _current.share()
+        if _current is not None and _current.is_lost:
+            ray.shutdown()
         if ray.is_initialized():
             # The program itself has connected, and will disconnect.
             _current = Connection(f"{host}:{port}", None, is_ours=False)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from typing import Any, final
 
 from unisono._src.coordinator.carrier import SERVER, Handle
@@ -44,6 +45,9 @@ class RayHandle(Handle):
         self.where, self.address = where, address
         # Set when the object is ended, which takes a moment.
         self.is_closed = False
+        # The error of all calls, if the whole cluster is gone; and the open calls.
+        self._failure: errors.UnavailableError | None = None
+        self._open: set[Future[Any]] = set()
         machine = shared_memory.find_machine()
         self._is_near = bool(machine) and machine == where.machine
         # By method, because calls of one method need about the same memory.
@@ -62,9 +66,15 @@ class RayHandle(Handle):
         made: Future[Any] = Future()
         # Nobody can cancel it: what was sent is done.
         made.set_running_or_notify_cancel()
+        with self._lock:
+            self._open.add(made)
+            failure = self._failure
+        if failure is not None:
+            self._end(made, None, failure)
+            return made
         if self.is_closed or not library.load().is_initialized():
             # Without a connection Ray would start a new cluster for the call.
-            made.set_exception(self._lost_error())
+            self._end(made, None, self._lost_error())
             return made
         # The life of a lane: it belongs to one call, and is free again when that call
         # has its answer. After an error it is dropped.
@@ -80,10 +90,28 @@ class RayHandle(Handle):
         try:
             ref = self._actor.carry.remote(method, args, place, reply)
         except TypeError as error:
+            self._open.discard(made)
             raise self._unsendable_error(args, error) from None
         finish = functools.partial(self._finish, made, method, lane)
         ref.future().add_done_callback(finish)
         return made
+
+    def fail(self, error: errors.UnavailableError) -> None:
+        """Ends all open calls with an error, and all later ones."""
+        with self._lock:
+            self._failure = error
+            waiting = list(self._open)
+        for call in waiting:
+            self._end(call, None, error)
+
+    def _end(self, made: Future[Any], result: Any, error: BaseException | None) -> None:
+        """Gives a call its outcome, unless it has one."""
+        self._open.discard(made)
+        with contextlib.suppress(InvalidStateError):
+            if error is None:
+                made.set_result(result)
+            else:
+                made.set_exception(error)
 
     def _take(self, method: str) -> _Lane | None:
         if not self._is_near:
@@ -97,6 +125,7 @@ class RayHandle(Handle):
     ) -> None:
         """Gives a call its outcome; runs in a thread of Ray."""
         # Nobody sees an error of this function itself, and somebody waits for `made`.
+        result = None
         try:
             error = done.exception()
             if error is None:
@@ -107,10 +136,7 @@ class RayHandle(Handle):
                 error = self._translate(error)
         except BaseException as failure:
             error = failure
-        if error is None:
-            made.set_result(result)
-        else:
-            made.set_exception(error)
+        self._end(made, result, error)
 
     def _read(self, method: str, lane: _Lane | None, answer: Answer) -> Any:
         """Returns the result of a call, and keeps its memory for the next one."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import os
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -19,6 +21,12 @@ from unisono._src.integrations.ray import node_keeper, node_start
 LOOPBACK = "127.0.0.1"
 # The label by which a node is known; its value is a task such as ``worker-0``.
 LABEL = "unisono-task"
+_PREFIX = "unisono-"
+# The system's limit for the path of a socket, and the longest that Ray puts into its
+# folder: the name of a session ends with the number of a process.
+_LONGEST_SOCKET = 103 if sys.platform == "darwin" else 107
+_SESSION = "session_2026-01-31_23-59-59_123456_4194304"
+_SOCKET = f"/{_PREFIX}12345678/{_SESSION}/sockets/plasma_store"
 _PAUSE = 0.02
 _STOP_SECONDS = 20.0
 # Keeps Ray from sending reports, printing notices and asking questions.
@@ -50,10 +58,13 @@ class RayNode:
             address nothing of it can be reached from other machines.
         token: the secret that whoever calls the node must know.
         options: further options of ``ray start``.
+
+    Raises:
+        OSError: no folder for temporary files has a short enough path.
     """
 
     def __init__(self, host: str, token: str, options: list[str]) -> None:
-        self.folder = tempfile.mkdtemp(prefix="unisono-")
+        self.folder = make_folder()
         self.host = host
         # `-P`: the folder of the program does not come into `sys.path`, where
         # the modules of this room would hide others of the same names. The
@@ -89,22 +100,51 @@ class RayNode:
         """Whether it has not ended by itself."""
         return self._process.poll() is None
 
-    def stop(self) -> None:
-        """Ends it, and removes its folder."""
+    def stop(self, *, says_farewell: bool = False) -> None:
+        """Ends it, and removes its folder.
+
+        Args:
+            says_farewell: whether the head of the cluster stays and shall know at once
+                that the node leaves, which takes seconds.
+        """
         process = self._process
         assert process.stdin is not None and process.stderr is not None
-        process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(node_keeper.FAREWELL if says_farewell else b"")
+            process.stdin.close()
         try:
             process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
         process.stderr.close()
+        # Its keeper has done so, unless it was killed.
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def read_last_output(self) -> str:
         """Returns the text that the node printed before it ended by itself."""
         assert self._process.stderr is not None
         return self._process.stderr.read().decode("utf-8", "replace").strip()
+
+
+def make_folder() -> str:
+    """Makes a folder in which the paths of Ray's sockets are not too long.
+
+    It is in the folder for temporary files, if that is short enough.
+
+    Raises:
+        OSError: no folder is.
+    """
+    longest = _LONGEST_SOCKET - len(_SOCKET)
+    for parent in (tempfile.gettempdir(), "/tmp", "/var/tmp"):
+        is_usable = os.access(parent, os.W_OK | os.X_OK)
+        if is_usable and len(os.fsencode(parent)) <= longest:
+            return tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
+    raise OSError(
+        f"The folder for temporary files, {tempfile.gettempdir()}, has too long a path "
+        "for the sockets that Ray makes there, and /tmp cannot be used. Set TMPDIR to "
+        f"a folder whose path has at most {longest} characters."
+    )
 
 
 def start_head(host: str, port: int, token: str, seconds: float) -> RayNode:

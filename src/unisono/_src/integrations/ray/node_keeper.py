@@ -3,12 +3,14 @@
 As a program, this file starts the command that is given, and waits until its standard
 input ends, which it does when the process that has started it ends, even if that was
 killed. Then it ends the node and every process that came from it, and removes the
-folder of the job. It imports the standard library only.
+folder of the job. If it has read something before, the node leaves its cluster in order
+first. It imports the standard library only.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import pathlib
 import shutil
@@ -20,6 +22,8 @@ import time
 
 # A variable with a random value, which all processes of the node inherit.
 MARK = "UNISONO_RAY_NODE"
+# What the keeper reads if the node shall leave in order.
+FAREWELL = b"farewell"
 # What the node prints, in the folder of the job.
 LOG = "node.log"
 # How long the node may take to say farewell to the others, and to end when killed.
@@ -28,6 +32,7 @@ _KILL_SECONDS = 10.0
 _PAUSE = 0.02
 # The end of the log is shown if the node did not stay.
 _TAIL = 4000
+_PR_SET_PDEATHSIG = 1
 _PROC = pathlib.Path("/proc")
 
 
@@ -41,32 +46,44 @@ def keep(folder: pathlib.Path, command: list[str]) -> int:
             stderr=log,
             # A signal to the program, such as Ctrl-C, must not end the node before it.
             start_new_session=True,
+            preexec_fn=_end_with_keeper,
         )
-    is_wanted = threading.Event()
+    is_asked, is_wanted = threading.Event(), threading.Event()
     is_wanted.set()
-    reader = threading.Thread(target=_wait_for_end, args=(is_wanted,), daemon=True)
+    reader = threading.Thread(
+        target=_wait_for_end, args=(is_asked, is_wanted), daemon=True
+    )
     reader.start()
     while is_wanted.is_set() and node.poll() is None:
         time.sleep(_PAUSE)
     if node.poll() is not None:
         text = (folder / LOG).read_bytes()[-_TAIL:]
         sys.stderr.write(text.decode("utf-8", "replace"))
-    end(node)
+    end(node, _STOP_SECONDS if is_asked.is_set() else 0.0)
     shutil.rmtree(folder, ignore_errors=True)
     return node.wait()
 
 
-def _wait_for_end(is_wanted: threading.Event) -> None:
-    sys.stdin.buffer.read()
+def _end_with_keeper() -> None:
+    """Asks Linux to end this process, the node's, if its keeper is killed."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _wait_for_end(is_asked: threading.Event, is_wanted: threading.Event) -> None:
+    # Not by `sys.stdin`, whose lock a thread would hold when Python ends: an abort.
+    while os.read(0, 1 << 12):
+        is_asked.set()
     is_wanted.clear()
 
 
-def end(node: subprocess.Popen[bytes]) -> None:
-    """Ends a node and all that came from it."""
-    with contextlib.suppress(ProcessLookupError):
-        node.terminate()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        node.wait(_STOP_SECONDS)
+def end(node: subprocess.Popen[bytes], seconds: float) -> None:
+    """Ends a node, which may take so many seconds, and all that came from it."""
+    if seconds:
+        with contextlib.suppress(ProcessLookupError):
+            node.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            node.wait(seconds)
     until = time.monotonic() + _KILL_SECONDS
     while (found := _find_marked(node)) and time.monotonic() < until:
         for pid in found:

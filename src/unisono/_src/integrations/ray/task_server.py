@@ -216,7 +216,9 @@ class _NodeLoop:
             if not self._is_stopped.is_set():
                 self._explain(made)
         finally:
-            made.stop()
+            # Without the chief there is nobody to say farewell to.
+            is_there = node.is_listening(chief_host, chief_port)
+            made.stop(says_farewell=is_there)
 
     def _explain(self, made: node.RayNode) -> None:
         """Says why a node has ended by itself; raises if another would not help."""
