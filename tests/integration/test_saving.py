@@ -71,13 +71,18 @@ def test_a_model_goes_on_under_any_strategy_also_when_it_is_built_later(tmp_path
     with mirrored(4).scope():
         model = classifier()
     fit(model)
-    saved = uni.train.Checkpoint(model=model).save(tmp_path / "c")
+    by_name, as_root = (lambda x: {"model": x}), (lambda x: {"root": x})
+    saved = {
+        how: uni.train.Checkpoint(**how(model)).save(tmp_path / name)
+        for name, how in (("named", by_name), ("root", as_root))
+    }
     wanted = fit(model)
-    built = {"none": False, "two": False, "central": True}
-    for name, is_built in built.items():
+    for name, is_built, how in [
+        ("none", False, by_name), ("two", False, as_root), ("central", True, as_root)
+    ]:  # fmt: skip
         with scope(STRATEGIES[name]()):
             other = classifier(is_built=is_built)
-        status = uni.train.Checkpoint(model=other).restore(saved)
+        status = uni.train.Checkpoint(**how(other)).restore(saved[how])
         if is_built:
             status.assert_consumed()
         else:

@@ -2,7 +2,6 @@
 
 import os
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -75,14 +74,25 @@ def test_a_sync_on_read_variable_without_aggregation_is_not_saved(tmp_path):
 
 
 @pytest.mark.feature("S01")
-def test_an_integer_sum_loses_the_remainder(tmp_path):
-    v = on_read(mirrored(2), 0)
-    mirrored(2).run(lambda: v.assign(number().astype(jnp.int32)))
-    path = write(tmp_path, v=v)
-    assert tf.train.load_variable(path, f"v/{VALUE}") == 3
-    read(path, v=v)
-    assert copies(v) == [1, 1]
-    assert plain(v) == 2
+@pytest.mark.parametrize(
+    ("dtype", "total"),
+    [
+        ("int32", 10), ("int32", -10), ("int32", 2**24 + 3), ("int32", [1, 0, -1, 9]),
+        ("uint8", 255), ("int8", 127), ("int8", -128),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("n", [1, 4, 8])
+def test_an_integer_sum_is_restored_with_its_remainder(tmp_path, dtype, total, n):
+    # TensorFlow drops the remainder: of 10 on four replicas it reads 8.
+    total = np.array(total, dtype)
+    path = write(tmp_path, v=tf.Variable(total))
+    w = on_read(mirrored(n), np.zeros_like(total))
+    read(path, v=w).assert_consumed()
+    assert w.numpy().tolist() == total.tolist()
+    assert w.dtype == total.dtype
+    # The other copies have what TensorFlow gives to all.
+    whole = (np.trunc(total / n)).astype(dtype).tolist()
+    assert copies(w)[1:] == [whole] * (n - 1)
 
 
 @pytest.mark.feature("S04")
@@ -205,6 +215,40 @@ def test_a_sum_made_after_the_restore_is_divided(tmp_path):
         )
     assert copies(later.v) == [4.0, 4.0]
     assert plain(later.v) == 8.0
+
+
+def make_sum_later(path, strategy, is_in_run):
+    """Restores, and makes an integer sum on the first call of a compiled function."""
+    later = tf.train.Checkpoint()
+    later.read(path).expect_partial()
+
+    def make():
+        if getattr(later, "v", None) is None:
+            later.v = tf.Variable(
+                0,
+                synchronization=tf.VariableSynchronization.ON_READ,
+                aggregation=tf.VariableAggregation.SUM,
+            )
+
+    @tf.function
+    def step():
+        if is_in_run:
+            strategy.run(make)
+        else:
+            with strategy.scope():
+                make()
+        return later.v.read_value()
+
+    return step()
+
+
+@pytest.mark.feature("S05", "S01")
+def test_an_integer_sum_made_in_a_function_keeps_the_remainder(tmp_path):
+    path = write(tmp_path, v=tf.Variable(10))
+    assert make_sum_later(path, mirrored(4), is_in_run=False) == 10
+    with pytest.raises(ValueError, match="Make it before, in the scope"):
+        make_sum_later(path, mirrored(4), is_in_run=True)
+    assert make_sum_later(path, mirrored(2), is_in_run=True) == 10
 
 
 # Status, numbers and paths.

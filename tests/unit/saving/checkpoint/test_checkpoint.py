@@ -1,5 +1,6 @@
 """Checkpoints: what is state, one atomic unit, restoring later, saving in the back."""
 
+import copy
 import dataclasses
 import gc
 import logging
@@ -25,6 +26,7 @@ from tests.parity.programs import (
     plain,
     variable,
 )
+from tests.threads import at_once, repeated
 from unisono.train import Checkpoint, CheckpointManager, CheckpointOptions
 
 ASYNC = CheckpointOptions(enable_async=True)
@@ -165,6 +167,21 @@ def test_numpy_s_wide_types_come_back_as_they_were(tmp_path):
     assert new.big.dtype == np.int64
     assert new.big.tolist() == big.tolist()
     assert new.fine == 1 / 3
+
+
+@pytest.mark.parametrize("size", [2, 1 << 18])
+def test_a_wide_number_is_not_restored_into_an_array_that_cannot_hold_it(
+    tmp_path, size
+):
+    big = np.arange(size)
+    path = Checkpoint(big=big).write(tmp_path / "c")
+    new = Checkpoint(big=jnp.zeros(size, jnp.int32))
+    new.read(path).assert_consumed()
+    assert np.array_equal(new.big, big)
+    big[1] = 2**40
+    path = Checkpoint(big=big).write(tmp_path / "c")
+    with pytest.raises(OverflowError, match=r"1099511627776 at \[1\] of a restored"):
+        Checkpoint(big=jnp.zeros(size, jnp.int32)).read(path)
 
 
 @pytest.mark.parametrize("n", [1, 2, 4, 8])
@@ -727,3 +744,86 @@ def test_the_managers_file_is_not_written_through_a_link(tmp_path):
 def test_the_numbers_of_a_manager_are_whole(tmp_path, given, message):
     with pytest.raises(TypeError, match=f"{message} must be a whole number"):
         CheckpointManager(Checkpoint(), tmp_path, **given)
+
+
+@pytest.mark.parametrize("options", [CheckpointOptions(), ASYNC], ids=["now", "async"])
+def test_each_save_of_several_threads_has_a_path_of_its_own(tmp_path, options):
+    checkpoint, paths = Checkpoint(v=uni.Variable(1.0)), []
+    save = repeated(lambda: paths.append(checkpoint.save(tmp_path / "c", options)), 3)
+    at_once(save, save, save)
+    checkpoint.sync()
+    assert sorted(paths) == [str(tmp_path / f"c-{n}") for n in range(1, 10)]
+    assert all((tmp_path / f"c-{n}").is_dir() for n in range(1, 10))
+
+
+def test_a_save_that_fails_does_not_take_the_number_of_another_thread(tmp_path):
+    class Waiting:
+        """State that is asked for while another thread wants to save."""
+
+        def get_state(self):
+            other.start()
+            raise ValueError("no state today")
+
+        def set_state(self, state):
+            raise NotImplementedError
+
+    checkpoint, paths = Checkpoint(v=uni.Variable(1.0), own=Waiting()), []
+
+    def save():
+        checkpoint.own = None
+        paths.append(checkpoint.save(tmp_path / "c"))
+
+    other = threading.Thread(target=save)
+    with pytest.raises(ValueError, match="no state today"):
+        checkpoint.save(tmp_path / "c")
+    other.join(20)
+    paths.append(checkpoint.save(tmp_path / "c"))
+    assert paths == [str(tmp_path / "c-1"), str(tmp_path / "c-2")]
+
+
+def test_a_save_says_that_another_thread_still_saves(tmp_path):
+    reached, go = threading.Event(), threading.Event()
+
+    class Slow:
+        """State that takes its time."""
+
+        def get_state(self):
+            reached.set()
+            assert go.wait(20)
+            return 1
+
+        def set_state(self, state):
+            raise NotImplementedError
+
+    checkpoint = Checkpoint(own=Slow())
+    thread = threading.Thread(target=checkpoint.save, args=(tmp_path / "c",))
+    thread.start()
+    assert reached.wait(20)
+    with pytest.raises(TimeoutError, match="Another thread that saves"):
+        checkpoint.save(tmp_path / "c", CheckpointOptions(wait_seconds=0.1))
+    go.set()
+    thread.join(20)
+    assert checkpoint.save(tmp_path / "c") == str(tmp_path / "c-2")
+
+
+def test_a_function_that_a_background_save_calls_cannot_save(tmp_path):
+    checkpoint, seen = Checkpoint(v=uni.Variable(1.0)), []
+
+    def again():
+        with pytest.raises(RuntimeError, match="cannot save or restore the same"):
+            checkpoint.save(tmp_path / "c")
+        seen.append(True)
+
+    checkpoint.save(
+        tmp_path / "c", dataclasses.replace(ASYNC, experimental_write_callbacks=[again])
+    )
+    checkpoint.sync()
+    assert seen == [True]
+
+
+def test_a_copy_of_a_checkpoint_saves_by_itself(tmp_path):
+    checkpoint = Checkpoint(v=uni.Variable(1.0))
+    checkpoint.save(tmp_path / "c", ASYNC)
+    copied = copy.deepcopy(checkpoint)
+    assert copied.save(tmp_path / "d") == str(tmp_path / "d-2")
+    checkpoint.sync()

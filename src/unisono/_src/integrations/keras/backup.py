@@ -118,8 +118,11 @@ class BackupAndRestore(keras.callbacks.Callback):
             batch=0,
         )
         most = 2 if self.double_checkpoint else 1
-        self._manager = manager.CheckpointManager(
-            self._checkpoint, self.backup_dir, most, checkpoint_name="backup"
+        # A checkpoint of the program, in the same directory, is no backup.
+        self._manager = manager.leave_others(
+            manager.CheckpointManager(
+                self._checkpoint, self.backup_dir, most, checkpoint_name="backup"
+            )
         )
         if self._restore():
             self._resume()

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from unisono._src.foundation import wide_numbers
 from unisono._src.saving.checkpoint import background
 from unisono._src.saving.format import array_store, manifest, packing
 from unisono._src.workers import process_group
@@ -153,6 +154,8 @@ def _part_key(index: Any) -> tuple[Any, ...]:
 def _assemble(sharding: Any, shape: tuple[int, ...], parts: Any) -> jax.Array:
     """Returns an array made of the parts that were read, each on its devices."""
     held = sharding.addressable_devices_indices_map(shape)
+    for part in parts.values():
+        wide_numbers.check(part, "a restored array")
     # A part that several devices hold is read once, and put on each.
     pieces = [jax.device_put(parts[_part_key(i)], device) for device, i in held.items()]
     return jax.make_array_from_single_device_arrays(shape, sharding, pieces)

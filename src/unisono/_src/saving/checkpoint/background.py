@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import atexit
 import concurrent.futures.thread
+import contextlib
 import logging
 import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import final
 
 from unisono._src.foundation import thread_priority
@@ -33,6 +34,40 @@ class Background:
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._what = ""
+        self._lock = threading.RLock()
+
+    def __reduce__(self) -> tuple[type[Background], tuple[()]]:
+        # A copy of a checkpoint saves by itself.
+        return Background, ()
+
+    @contextlib.contextmanager
+    def alone(self, timeout: float) -> Iterator[None]:
+        """Runs a block after the job, while no other thread runs such a block.
+
+        Args:
+            timeout: how many seconds to wait for each of them.
+
+        Raises:
+            RuntimeError: the code is a part of the job itself.
+            TimeoutError: the job or the other thread has not ended in time.
+            Exception: the job has failed.
+        """
+        if threading.current_thread() is self._thread:
+            raise RuntimeError(
+                "A function that is called when a background save has ended cannot "
+                "save or restore the same checkpoint; let another thread do it."
+            )
+        if not self._lock.acquire(timeout=timeout):
+            raise TimeoutError(
+                "Another thread that saves or restores the same checkpoint has not "
+                f"ended within {timeout:g} seconds. If it is only slow, give "
+                "CheckpointOptions a larger wait_seconds."
+            )
+        try:
+            self.wait(timeout)
+            yield
+        finally:
+            self._lock.release()
 
     def start(self, job: Callable[[], None], what: str, timeout: float) -> None:
         """Starts a job after the one before has ended.

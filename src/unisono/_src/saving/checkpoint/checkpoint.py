@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from unisono._src.saving.checkpoint import (
     status,
     worker_meeting,
 )
-from unisono._src.state import reading
+from unisono._src.state import storage
 from unisono._src.state.variables import Variable
 
 PathLike = str | os.PathLike[str]
@@ -42,7 +43,8 @@ class CheckpointOptions:
         enable_async: whether `save` and `write` return as soon as they hold the values,
             and a thread writes the files. The next `save`, `sync` or `restore` raises
             the error if that fails.
-        wait_seconds: how many seconds to wait for the background save before this one.
+        wait_seconds: how many seconds to wait for the save before this one, in the
+            background or of another thread.
 
     >>> import tempfile, unisono
     >>> written = []
@@ -79,13 +81,18 @@ def _call_back(options: CheckpointOptions, path: str) -> None:
         call(path) if takes_path else call()
 
 
+def _is_same(child: Any, value: Any) -> bool:
+    """Whether a child is an object, or what a checkpoint sees of it."""
+    return child is value or getattr(child, "owner", None) is value
+
+
 # Attributes of a checkpoint that are no state of the program.
 _INTERNAL = frozenset(
     {
         "_root",
         "_save_counter",
         "_background",
-        "_restoration",
+        "_restorations",
         state_slots.PENDING_ATTRIBUTE,
     }
 )
@@ -101,11 +108,13 @@ class Checkpoint(deferred_restore.Noticing):
     does not exist yet is restored when the object is set as an attribute.
 
     Args:
-        root: an object whose attributes are saved as if they were the checkpoint's.
+        root: an object whose attributes are saved as if they were the checkpoint's, or
+            a weak reference to it.
         **kwargs: objects by name; they become attributes of the checkpoint.
 
     Raises:
-        ValueError: an object is of a kind that cannot be saved.
+        ValueError: an object is of a kind that cannot be saved, or the root has an
+            attribute of the same name.
 
     >>> import tempfile, unisono
     >>> v = unisono.Variable([1.0, 2.0])
@@ -132,8 +141,15 @@ class Checkpoint(deferred_restore.Noticing):
         self._root = root
         self._save_counter: Variable | None = None
         self._background = background.Background()
-        self._restoration: restoring.Restoration | None = None
+        # What was restored last, and before that what still waits for objects.
+        self._restorations: list[restoring.Restoration] = []
+        taken = {} if root is None else self._find_root_children()
         for name, value in kwargs.items():
+            if name in taken and not _is_same(taken[name].get(), value):
+                raise ValueError(
+                    f"Cannot create a Checkpoint with keyword argument {name} if "
+                    f"root.{name} already exists. Give it another name."
+                )
             if value is not None and not state_slots.is_state(value):
                 raise ValueError(
                     f"`Checkpoint` was expecting {name} to be a trackable object: a "
@@ -143,14 +159,46 @@ class Checkpoint(deferred_restore.Noticing):
                 )
             setattr(self, name, value)
 
+    def _checkpoint_root(self) -> Any:
+        """Returns the root, or None.
+
+        Raises:
+            ReferenceError: it is gone; there was only a weak reference to it.
+        """
+        if not isinstance(self._root, weakref.ref):
+            return self._root
+        found = self._root()
+        if found is None:
+            raise ReferenceError(
+                "The root of this checkpoint is gone: `Checkpoint(weakref.ref(obj))` "
+                "does not keep it alive. Keep another reference to the object for as "
+                "long as the checkpoint is used, or give `Checkpoint(obj)`."
+            )
+        return found
+
+    def _find_root_children(self) -> dict[str, state_slots.StateSlot]:
+        """Returns the slots of the root's children, by name.
+
+        Raises:
+            ValueError: the root has no children, for it is itself a value or no state.
+        """
+        root = self._checkpoint_root()
+        is_node = state_slots.is_state(root) and state_slots.leaf_kind(root) is None
+        if not is_node and not isinstance(root, dict | list | tuple):
+            raise ValueError(
+                "`Checkpoint` was expecting root to be a trackable object with state "
+                "in its attributes, such as a module or model; got "
+                f"{root!r} of type {type(root).__name__}. To save a variable or "
+                "iterator, name it: `Checkpoint(v=v)`."
+            )
+        return state_slots.child_slots(root, state_slots.fixed_slot(root))
+
     def _checkpoint_children(self) -> dict[str, state_slots.StateSlot]:
         """Returns the slots of the objects to save, by name."""
         found: dict[str, state_slots.StateSlot] = {}
         if self._root is not None:
             # The root's children come first: an attribute of the same name wins.
-            found |= state_slots.child_slots(
-                self._root, state_slots.fixed_slot(self._root)
-            )
+            found |= self._find_root_children()
         for name, value in vars(self).items():
             is_there = name not in _INTERNAL and value is not None
             if is_there and state_slots.is_state(value):
@@ -173,12 +221,16 @@ class Checkpoint(deferred_restore.Noticing):
         """
         if self._save_counter is None:
             with snapshot.leave_scopes():
-                self._save_counter = Variable(
+                made = Variable(
                     jnp.zeros((), jnp.int32),
                     trainable=False,
                     name="save_counter",
                     aggregation=VariableAggregation.ONLY_FIRST_REPLICA,
                 )
+            with storage.LOCK:
+                # Another thread may have made one meanwhile.
+                if self._save_counter is None:
+                    self._save_counter = made
         return self._save_counter
 
     # Saving.
@@ -202,6 +254,7 @@ class Checkpoint(deferred_restore.Noticing):
         Raises:
             SaveError: the checkpoint could not be written, or another job saves under
                 the same name in this directory; older ones are untouched.
+            TimeoutError: a save before this one has not ended in time.
             WorkerError: not all workers save, or they save different objects.
 
         >>> import tempfile, unisono
@@ -231,22 +284,23 @@ class Checkpoint(deferred_restore.Noticing):
         Returns:
             The path of the checkpoint.
         """
-        # Counted before, because the counter is part of what is saved.
-        path = path_of(self._count(1))
-        try:
-            rest = self._write(path, options, is_step=True, then=then)
-        except BaseException:
-            self._count(-1)
-            raise
-        # After the `try`: an error of a callback does not make the checkpoint undone.
+        # One thread at a time, so that each save has a number of its own.
+        with self._background.alone(options.wait_seconds):
+            # Counted before, because the counter is part of what is saved.
+            path = path_of(self._count(1))
+            try:
+                rest = self._write(path, options, is_step=True, then=then)
+            except BaseException:
+                self._count(-1)
+                raise
+        # Here, because an error of a callback does not make the checkpoint undone.
         rest()
         return path
 
     def _count(self, change: int) -> int:
         counter = self.save_counter
         with snapshot.leave_scopes():
-            counter.assign_add(change)
-            return int(np.asarray(reading.read(counter)))
+            return int(np.asarray(counter.assign_add(change)))
 
     def write(
         self, file_prefix: PathLike, options: CheckpointOptions | None = None
@@ -266,6 +320,7 @@ class Checkpoint(deferred_restore.Noticing):
         Raises:
             SaveError: the checkpoint could not be written; an older one under this path
                 is untouched.
+            TimeoutError: a save before this one has not ended in time.
             WorkerError: not all workers save, or they save different objects.
 
         >>> import tempfile, unisono
@@ -277,8 +332,10 @@ class Checkpoint(deferred_restore.Noticing):
         >>> unisono.train.latest_checkpoint(directory) is None
         True
         """
-        path = os.fspath(file_prefix)
-        self._write(path, options or DEFAULT, is_step=False)()
+        path, chosen = os.fspath(file_prefix), options or DEFAULT
+        with self._background.alone(chosen.wait_seconds):
+            rest = self._write(path, chosen, is_step=False)
+        rest()
         return path
 
     def _write(
@@ -290,20 +347,20 @@ class Checkpoint(deferred_restore.Noticing):
     ) -> Callable[[], None]:
         """Saves now, or starts to save in the background.
 
+        The caller has made sure that nobody else saves the checkpoint now.
+
         Returns:
             A function that calls the callbacks. In the background the thread calls
             them, and the function does nothing.
         """
-        self._wait(options.wait_seconds)
         # First the meeting, in which the values are taken, and then the writing,
         # which needs only what was taken; so that the second can go on in a thread,
         # and the program with its steps.
         target = snapshot.absolute_path(path)
         meeting = worker_meeting.Meeting("a save of a checkpoint", str(target))
         with meeting.share_failure():
-            if self._restoration is not None:
-                # Objects that are new since the restore must be saved as restored.
-                self._restoration.restore_new_objects()
+            # Objects that are new since the restore must be saved as restored.
+            self._restore_new_objects()
             taken = snapshot.take(self, _is_async(options), meeting)
         late: list[Exception] = []
 
@@ -334,9 +391,6 @@ class Checkpoint(deferred_restore.Noticing):
         self._background.start(store_and_finish, path, options.wait_seconds)
         return lambda: None
 
-    def _wait(self, seconds: float) -> None:
-        self._background.wait(seconds)
-
     def sync(self) -> None:
         """Waits until a background save has ended.
 
@@ -355,9 +409,12 @@ class Checkpoint(deferred_restore.Noticing):
         >>> unisono.train.latest_checkpoint(directory) == path
         True
         """
-        self._wait(DEFAULT.wait_seconds)
-        if self._restoration is not None:
-            self._restoration.restore_new_objects()
+        with self._background.alone(DEFAULT.wait_seconds):
+            self._restore_new_objects()
+
+    def _restore_new_objects(self) -> None:
+        for restoration in reversed(self._restorations):
+            restoration.restore_new_objects()
 
     # Restoring.
 
@@ -371,7 +428,7 @@ class Checkpoint(deferred_restore.Noticing):
         Args:
             save_path: the path that `save` or `latest_checkpoint` returned; None
                 restores nothing.
-            options: `wait_seconds` says how long to wait for a background save.
+            options: `wait_seconds` says how long to wait for a save.
 
         Returns:
             A status; its `assert_consumed` raises unless every value found its object
@@ -410,7 +467,7 @@ class Checkpoint(deferred_restore.Noticing):
 
         Args:
             save_path: the path that `write` returned; None restores nothing.
-            options: `wait_seconds` says how long to wait for a background save.
+            options: `wait_seconds` says how long to wait for a save.
 
         Returns:
             A status, as that of `restore`.
@@ -430,7 +487,11 @@ class Checkpoint(deferred_restore.Noticing):
         >>> float(checkpoint.v.numpy())
         1.0
         """
-        self._wait((options or DEFAULT).wait_seconds)
+        with self._background.alone((options or DEFAULT).wait_seconds):
+            return self._read(save_path)
+
+    def _read(self, save_path: PathLike | None) -> status.LoadStatus:
+        """Restores a checkpoint, which no other thread saves or restores now."""
         if save_path is not None and not os.fspath(save_path):
             raise errors.NotFoundError(
                 "The path of the checkpoint is empty. Pass what `save` returned, or "
@@ -440,11 +501,14 @@ class Checkpoint(deferred_restore.Noticing):
             made = self._make_restoration(save_path)
         if made is None:
             return status.InitializationOnlyStatus()
-        if self._restoration is not None:
-            # Only now: if the new restore has raised, the older one goes on.
-            # Objects that appear later get their values from the newer checkpoint.
-            self._restoration.is_over = True
-        self._restoration = made
+        # Only now: if the new restore has raised, the older ones go on as they were.
+        older, self._restorations = self._restorations, [made]
+        for restoration in reversed(older):
+            if made.replaces(restoration):
+                restoration.end()
+            elif restoration.gaps:
+                # What appears later and only the older checkpoint has comes from there.
+                self._restorations.insert(0, restoration)
         return status.CheckpointLoadStatus(made)
 
     def _make_restoration(
@@ -465,8 +529,8 @@ class Checkpoint(deferred_restore.Noticing):
 def last_status(checkpoint: Checkpoint) -> status.CheckpointLoadStatus | None:
     """Returns the status of what a checkpoint has restored last; None if nothing."""
     # Private, because programs see the class.
-    found = checkpoint._restoration  # noqa: SLF001
-    return None if found is None else status.CheckpointLoadStatus(found)
+    found = checkpoint._restorations  # noqa: SLF001
+    return status.CheckpointLoadStatus(found[-1]) if found else None
 
 
 publish("unisono.train", Checkpoint, CheckpointOptions)

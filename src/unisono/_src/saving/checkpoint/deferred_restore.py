@@ -21,7 +21,8 @@ class Noticing:
         super().__setattr__(name, value)
         waits = self.__dict__.get(state_slots.PENDING_ATTRIBUTE)
         if waits and name in waits:
-            waits[name].restore_new_objects(self, name)
+            for restoration in waits[name]:
+                restoration.restore_new_objects(self, name)
 
 
 @functools.lru_cache(maxsize=256)
@@ -51,42 +52,65 @@ def accepts_attribute(obj: Any, name: str) -> bool:
     return is_open and is_public and not hasattr(type(obj), name)
 
 
-def watch(obj: Any, name: str, restoration: Any) -> None:
+def owners(obj: Any) -> list[Any]:
+    """Returns the objects whose attributes are the children of a node."""
+    if isinstance(obj, library_hooks.Branch):
+        return [obj.owner]
+    # A checkpoint's children are its own attributes and those of its root.
+    root = obj._checkpoint_root() if hasattr(type(obj), "_checkpoint_root") else None  # noqa: SLF001
+    return [obj] if root is None else [obj, *owners(root)]
+
+
+def watch(owner: Any, name: str, restoration: Any) -> None:
     """Calls a restoration when an attribute of an object is set.
 
     Objects that cannot be watched are left alone; the next `save` or `sync` restores
     their attributes.
     """
-    owner = obj.owner if isinstance(obj, library_hooks.Branch) else obj
     keeper = library_hooks.keeper_of(owner)
     if keeper is not None:
         keeper.watch(owner, functools.partial(restoration.look_again, owner))
         return
-    if isinstance(obj, dict | list | tuple) or not hasattr(obj, "__dict__"):
+    if isinstance(owner, dict | list | tuple) or not hasattr(owner, "__dict__"):
         return
-    if not isinstance(obj, Noticing):
-        if not state_slots.is_user_object(obj) or _reacts_to_subclasses(type(obj)):
+    if not isinstance(owner, Noticing):
+        if not state_slots.is_user_object(owner) or _reacts_to_subclasses(type(owner)):
             return
         try:
-            obj.__class__ = _make_watching_subclass(cast(Any, type(obj)))
+            owner.__class__ = _make_watching_subclass(cast(Any, type(owner)))
         except TypeError:  # A class with another layout, such as one with slots.
             return
-    obj.__dict__.setdefault(state_slots.PENDING_ATTRIBUTE, {})[name] = restoration
+    waits = owner.__dict__.setdefault(state_slots.PENDING_ATTRIBUTE, {})
+    waits[name] = merge([restoration, *waits.get(name, ())])
 
 
-def unwatch(obj: Any, name: str, restoration: Any) -> None:
-    """Stops watching an attribute, which has been restored."""
-    waits = getattr(obj, "__dict__", {}).get(state_slots.PENDING_ATTRIBUTE, {})
-    if waits.get(name) is restoration:
-        del waits[name]
-    if not waits:
-        forget(obj)
+def merge(restorations: list[Any]) -> list[Any]:
+    """Returns those of several restorations that can still restore, newest first.
+
+    One that a later restoration replaces is left out.
+    """
+    found = {r.number: r for r in restorations if not r.is_over}
+    return [
+        found[number]
+        for number in sorted(found, reverse=True)
+        if not any(r.replaces(found[number]) for r in found.values())
+    ]
 
 
-def forget(obj: Any) -> None:
-    """Stops watching all attributes of an object and gives it its own class again."""
-    if getattr(obj, "__dict__", {}).pop(state_slots.PENDING_ATTRIBUTE, None) is None:
+def unwatch(owner: Any, name: str, restoration: Any) -> None:
+    """Stops watching an attribute for a restoration.
+
+    An object whose attributes nothing waits for gets its own class again.
+    """
+    waits = getattr(owner, "__dict__", {}).get(state_slots.PENDING_ATTRIBUTE)
+    if waits is None:
         return
-    before = vars(type(obj)).get("_unisono_class")
+    waits[name] = [r for r in waits.get(name, ()) if r is not restoration]
+    if not waits[name]:
+        del waits[name]
+    if waits:
+        return
+    del owner.__dict__[state_slots.PENDING_ATTRIBUTE]
+    before = vars(type(owner)).get("_unisono_class")
     if before is not None:
-        obj.__class__ = before
+        owner.__class__ = before

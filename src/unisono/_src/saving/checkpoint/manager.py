@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -33,6 +34,9 @@ class CheckpointManager:
     `restore_or_initialize`; the chief writes and removes. All workers must see the
     directory to restore from it. A worker that may not write there can save to a
     directory of its own, which stays empty.
+
+    Checkpoints of another name that are in the directory when the manager is made can
+    be the latest, as in TensorFlow. They are never removed.
 
     Args:
         checkpoint: the checkpoint to save.
@@ -106,6 +110,11 @@ class CheckpointManager:
         self._interval = checkpoint_interval
         self._init_fn = init_fn
         self._last_step = last_checkpoint_step
+        # What is there now, of whatever name. Later ones of another name are not seen:
+        # another manager may save them, such as that of the best checkpoints.
+        self._found = frozenset[str]()
+        with contextlib.suppress(OSError):
+            self._found = frozenset(os.listdir(self._absolute_path))
 
     @property
     def directory(self) -> str:
@@ -137,7 +146,10 @@ class CheckpointManager:
         True
         """
         kept = self._read_kept()["paths"]
-        return [self._join(p) for p, _ in self._list_own() if p.name not in kept]
+        found = checkpoint_directory.list_steps(self._absolute_path)
+        return [
+            self._join(p) for p, _ in found if self._is_seen(p) and p.name not in kept
+        ]
 
     @property
     def latest_checkpoint(self) -> str | None:
@@ -155,7 +167,7 @@ class CheckpointManager:
         True
         """
         found = checkpoint_directory.find_latest(
-            self._absolute_path, self._is_ours, restore_values.check_keys
+            self._absolute_path, self._is_seen, restore_values.check_keys
         )
         return None if found is None else self._join(found)
 
@@ -168,6 +180,9 @@ class CheckpointManager:
 
     def _is_ours(self, path: pathlib.Path) -> bool:
         return re.fullmatch(re.escape(self._name) + r"-\d+", path.name) is not None
+
+    def _is_seen(self, path: pathlib.Path) -> bool:
+        return path.name in self._found or self._is_ours(path)
 
     def _list_own(self) -> list[tuple[pathlib.Path, manifest.Header]]:
         return [
@@ -309,8 +324,8 @@ class CheckpointManager:
 
     def _check_nothing_there(self) -> None:
         there = self._absolute_path.iterdir() if self._absolute_path.is_dir() else ()
-        bad = [p.name for p in there if self._is_ours(p) and p.is_dir()]
-        if any((self._absolute_path / name / manifest.NAME).exists() for name in bad):
+        bad = [p.name for p in there if self._is_seen(p) and _was_saved(p)]
+        if bad:
             raise errors.DataLossError(
                 f"None of the checkpoints {sorted(bad)} in {self._directory} is "
                 "undamaged. Move them away to begin anew."
@@ -371,6 +386,23 @@ class CheckpointManager:
         finally:
             fresh.unlink(missing_ok=True)
         checksummed_files.flush_one(self._absolute_path)
+
+
+def _was_saved(path: pathlib.Path) -> bool:
+    """Whether a path has what `save` makes, damaged or not; `write` makes others."""
+    if not re.search(r"-\d+$", path.name) or not (path / manifest.NAME).exists():
+        return False
+    try:
+        return manifest.read_header(path).is_step
+    except (errors.DataLossError, OSError):
+        return True
+
+
+def leave_others(manager: CheckpointManager) -> CheckpointManager:
+    """Lets a manager see checkpoints of its own name only; returns it."""
+    # Private, because programs see the class.
+    manager._found = frozenset()  # noqa: SLF001
+    return manager
 
 
 publish("unisono.train", CheckpointManager)

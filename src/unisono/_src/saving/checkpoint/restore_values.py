@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src.foundation import ambient, errors, library_hooks
-from unisono._src.foundation.options import VariableAggregation
+from unisono._src.foundation import ambient, errors, library_hooks, wide_numbers
 from unisono._src.saving.checkpoint import state_slots
 from unisono._src.saving.checkpoint.state_slots import StateSlot
 from unisono._src.saving.format import (
@@ -22,7 +22,7 @@ from unisono._src.saving.format import (
     signed_text,
 )
 from unisono._src.saving.format.manifest import Entry
-from unisono._src.state import frames
+from unisono._src.state import assignment, frames, storage
 from unisono._src.state.storage import Policy
 from unisono._src.state.variables import Variable
 from unisono._src.values import collectives
@@ -230,10 +230,17 @@ def _is_same_kind(old: np.ndarray, new: Any) -> bool:
 
 
 def _put_like(array: Any, old: jax.Array) -> jax.Array:
+    wide_numbers.check(array, "a restored array")
     if array.shape == old.shape and not collectives.is_key(array):
         placed: jax.Array = jax.device_put(array, old.sharding)
         return placed
     return jnp.asarray(array)
+
+
+def find_cells(objects: Sequence[Any]) -> list[storage.Cell]:
+    """Returns the cells of those objects that are variables."""
+    found = [getattr(x, "strategy_variable", x) for x in objects]
+    return [x.state_cell for x in found if isinstance(x, Variable)]
 
 
 def assign(variable: Variable, value: Any) -> None:
@@ -241,13 +248,15 @@ def assign(variable: Variable, value: Any) -> None:
 
     Every copy gets the value; a sync-on-read sum is divided among its copies. While a
     function is traced the value replaces the initial one.
+
+    Raises:
+        ValueError: the copies of a variable that replicas make while they are traced,
+            which begin with one value, cannot add up to the saved one.
     """
     cell = variable.state_cell
     # A variable that a function makes while it is traced, and which has no array yet.
     if cell.array is None and frames.frame().is_compiled:
-        if _is_divided(variable):
-            value = (value / cell.copies).astype(cell.dtype)
-        frames.frame().create(cell, jnp.asarray(value))
+        frames.frame().create(cell, _first_value(variable, value))
         return
     before = ambient.swap(ambient.ROOT)
     try:
@@ -262,6 +271,24 @@ def assign(variable: Variable, value: Any) -> None:
         ambient.swap(before)
 
 
-def _is_divided(variable: Variable) -> bool:
-    is_sum = variable.aggregation is VariableAggregation.SUM
-    return variable.state_cell.policy is Policy.ON_READ and is_sum
+def _first_value(variable: Variable, value: Any) -> Any:
+    """Returns what a variable that a function makes begins with, to read as `value`."""
+    cell = variable.state_cell
+    if not cell.is_stacked:
+        return jnp.asarray(value)
+    # Not a part of the program: the numbers are looked at here.
+    with jax.ensure_compile_time_eval():
+        copies = assignment.make_copies(cell, jnp.asarray(value))
+        first, last = copies[0], copies[-1]
+        is_even = bool((first == last).all())
+    port = ambient.current().port
+    if port is None or not port.is_spmd:
+        return copies
+    if not is_even:
+        raise ValueError(
+            f"The checkpoint has a sum for the variable {cell.name} that {cell.copies} "
+            "replicas cannot share alike, and replicas of a compiled function make "
+            f"the variable, at {cell.origin}, so that all begin with one value. Make "
+            "it before, in the scope of the strategy."
+        )
+    return first

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import collections
+import functools
 import logging
 import pathlib
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar, final
 
+import jax
+
 from unisono._src.foundation import errors, library_hooks
 from unisono._src.saving.checkpoint import (
     array_io,
     deferred_restore,
     graph,
+    restore_order,
     restore_values,
     server_values,
     state_slots,
@@ -26,7 +30,7 @@ from unisono._src.saving.format import (
     manifest,
     one_version,
 )
-from unisono._src.state import storage
+from unisono._src.state import holding, storage
 
 _log = logging.getLogger("unisono")
 _T = TypeVar("_T")
@@ -64,7 +68,8 @@ class _Match(NamedTuple):
 # checks and reads everything, and only then changes objects. Names that no object has
 # stay as gaps. A gap is closed when its attribute is set (`deferred_restore`), when a
 # library's object is built (`look_again`), or by the next save, sync or question. A
-# later restore of the same checkpoint object ends it.
+# later restore of the same names ends it; otherwise both go on, and an object that both
+# have a value for gets that of the later one (`restore_order`).
 class Restoration:
     """The restore of one checkpoint, which goes on as objects appear.
 
@@ -74,10 +79,11 @@ class Restoration:
         meeting: the meeting of the workers that restore together.
 
     Attributes:
+        number: the place of this restore among all of the process.
         is_over: whether nothing more is restored: it failed, or the program has
             restored another checkpoint since.
         is_partial_fine: whether values that no object has taken are expected.
-        bound: the restored objects, by the number of their node.
+        bound: the numbers of the nodes that have found their object.
         given: references to the objects that have got a value, by id.
         plain: the plain values that were restored: id of the owner, and name.
         kept: the owners of plain values, kept alive so that no other object gets
@@ -97,6 +103,7 @@ class Restoration:
     ) -> None:
         # Over until it has begun, so that `__del__` is silent if this fails.
         self.is_over = True
+        self.number = restore_order.next_number()
         self.path = path
         self.root = root
         # Open while the objects that exist by now are restored, and None later.
@@ -108,11 +115,13 @@ class Restoration:
             checkpoint_directory.note_seen(path.parent)
         self.is_over = False
         self.is_partial_fine = False
-        self.bound: dict[int, Any] = {}
+        self.bound: set[int] = set()
         self.given: dict[int, Callable[[], Any]] = {}
         self.plain: set[tuple[int, str]] = set()
         self.kept: list[Any] = []
         self.gaps: list[_Gap] = []
+        # Whether this restore replaces another one, by the number of that.
+        self._replaced: dict[int, bool] = {}
         here = state_slots.fixed_slot(root)
         try:
             # The root belongs in a gap of its own, without an owner or a name.
@@ -139,7 +148,7 @@ class Restoration:
         """
         matches: list[_Match] = []
         missing: list[_Gap] = []
-        bound: dict[int, Any] = {}
+        bound: set[int] = set()
         seen: set[tuple[int, int]] = set()
         # Breadth first, as `graph.walk` has numbered the nodes.
         queue = collections.deque([(slot, gap)])
@@ -149,7 +158,7 @@ class Restoration:
             if not self._visit(where, at, matches):
                 missing.append(at)
                 continue
-            bound.setdefault(at.number, obj)
+            bound.add(at.number)
             node = self.manifest.nodes[at.number]
             # Graphs may have cycles.
             if node.key is None and (id(obj), at.number) not in seen:
@@ -161,7 +170,7 @@ class Restoration:
         self.bound |= bound
         for left in missing:
             self.gaps.append(left)
-            deferred_restore.watch(left.owner.obj, left.name, self)
+            self._watch(left)
         return True
 
     def _match_children(
@@ -171,11 +180,10 @@ class Restoration:
 
         Children without a slot are added to `missing`.
         """
-        # An older restoration may wait for the same names; this one takes them over.
-        deferred_restore.forget(owner.obj)
-        keeper = library_hooks.keeper_of(owner.obj)
-        if keeper is not None:
-            keeper.prepare(owner.obj)
+        for obj in deferred_restore.owners(owner.obj):
+            keeper = library_hooks.keeper_of(obj)
+            if keeper is not None:
+                keeper.prepare(obj)
         known = state_slots.child_slots(owner.obj, owner.slot)
         for name, number in node.children.items():
             gap = _Gap(owner, name, number)
@@ -210,17 +218,26 @@ class Restoration:
             manifest.KEY,
         ):
             return None
-        if type(obj) is dict:
-            # Exactly a dict: a subclass may compute or refuse its entries.
-            return StateSlot(lambda: None, lambda value: obj.__setitem__(name, value))
-        if deferred_restore.accepts_attribute(obj, name):
-            return state_slots.attribute_slot(obj, name)
+        # The root of a checkpoint, if such values are its state, before the checkpoint.
+        for owner in reversed(deferred_restore.owners(obj)):
+            if owner is not obj and hasattr(type(owner), "_checkpoint_children"):
+                continue
+            if type(owner) is dict:
+                # Exactly a dict: a subclass may compute or refuse its entries.
+                put = functools.partial(owner.__setitem__, name)
+                return StateSlot(lambda: None, put)
+            if deferred_restore.accepts_attribute(owner, name):
+                return state_slots.attribute_slot(owner, name)
+            if hasattr(owner, name):
+                # A default of the class; the program will set its own value.
+                break
         return None
 
     # Values.
 
     def _apply(self, matches: list[_Match]) -> None:
         """Checks every match, reads every array, then changes every object."""
+        given, matches = matches, self._choose_due(matches)
         for match in matches:
             restore_values.check(match.key, match.entry, match.slot.get())
         # What this process restores, and what servers read themselves.
@@ -242,10 +259,12 @@ class Restoration:
         here.sort(key=lambda m: m.entry.kind != manifest.STATE)
         for match in (m for m in here if state_slots.needs_other_threads(m.slot.get())):
             restore_values.set_value(match.entry, match.slot, None)
+        at_once = [m for m in here if not state_slots.needs_other_threads(m.slot.get())]
         with storage.LOCK:
-            for match in (
-                m for m in here if not state_slots.needs_other_threads(m.slot.get())
-            ):
+            # All at once: nothing is waited for between two values.
+            cells = restore_values.find_cells([m.slot.get() for m in at_once])
+            holding.wait_for(cells, "a restore of a checkpoint")
+            for match in at_once:
                 restore_values.set_value(
                     match.entry, match.slot, read.get(match.entry.place)
                 )
@@ -255,7 +274,18 @@ class Restoration:
             objects = [match.slot.get() for match in matches]
             server_values.remember(self.manifest, objects)
         for match in matches:
+            restore_order.note(*_find_place(match), self.number)
+        for match in given:
             self._record(match)
+
+    def _choose_due(self, matches: list[_Match]) -> list[_Match]:
+        """Returns the first match of each object that no later restore has a say in."""
+        found: dict[tuple[int, str], _Match] = {}
+        for match in matches:
+            obj, name = _find_place(match)
+            if restore_order.is_due(obj, name, self.number):
+                found.setdefault((id(obj), name), match)
+        return list(found.values())
 
     def _record(self, match: _Match) -> None:
         if match.entry.kind == manifest.PLAIN:
@@ -264,7 +294,7 @@ class Restoration:
             self.plain.add((id(owner), match.gap.name))
             self.kept.append(owner)
         else:
-            obj = match.slot.get()
+            obj = _strip(match.slot.get())
             self.given[id(obj)] = _make_reference(obj)
 
     def _read_arrays(
@@ -346,21 +376,19 @@ class Restoration:
         """
         for gap in list(self.gaps):
             obj, slot = gap.owner
-            is_meant = owner is None or (obj is owner and gap.name == name)
+            is_meant = owner is None or (gap.name == name and _is_of(gap, owner))
             if self.is_over or obj is None or not is_meant:
                 continue
             # The slot is looked up anew: the object below it may be another one now.
             held = state_slots.child_slots(obj, slot).get(gap.name)
             if held is None:
                 continue
-            try:
-                is_filled = self._bind(held, gap)
-            except BaseException:
-                # The error is raised once; later saves must not fail because of it.
-                self._close(gap)
-                raise
-            if is_filled:
-                self._close(gap)
+            # Closed before: setting the attribute must not restore it again, and an
+            # error is raised once; later saves must not fail because of it.
+            self._close(gap)
+            if not self._bind(held, gap):
+                self.gaps.append(gap)
+                self._watch(gap)
 
     def look_again(self, owner: Any) -> None:
         """Restores new variables of a library's object, and watches for the rest."""
@@ -368,12 +396,30 @@ class Restoration:
             return
         self.restore_new_objects()
         for gap in self.gaps:
-            if getattr(gap.owner.obj, "owner", gap.owner.obj) is owner:
-                deferred_restore.watch(gap.owner.obj, gap.name, self)
+            if _is_of(gap, owner):
+                deferred_restore.watch(owner, gap.name, self)
+
+    def replaces(self, other: Restoration) -> bool:
+        """Whether this is a later restore of the same names as another one."""
+        if other.number not in self._replaced:
+            is_same = self.manifest.nodes == other.manifest.nodes
+            self._replaced[other.number] = is_same and self.number > other.number
+        return self._replaced[other.number]
+
+    def end(self) -> None:
+        """Restores nothing more."""
+        self.is_over = True
+        for gap in self.gaps:
+            self._close(gap)
+
+    def _watch(self, gap: _Gap) -> None:
+        for owner in deferred_restore.owners(gap.owner.obj):
+            deferred_restore.watch(owner, gap.name, self)
 
     def _close(self, gap: _Gap) -> None:
         self.gaps = [g for g in self.gaps if g is not gap]
-        deferred_restore.unwatch(gap.owner.obj, gap.name, self)
+        for owner in deferred_restore.owners(gap.owner.obj):
+            deferred_restore.unwatch(owner, gap.name, self)
 
     # Questions.
 
@@ -404,6 +450,7 @@ class Restoration:
 
     def _was_given(self, obj: Any) -> bool:
         # An id can be used again after its object is gone, hence the second test.
+        obj = _strip(obj)
         known = self.given.get(id(obj))
         return known is not None and known() is obj
 
@@ -475,6 +522,25 @@ def _check_same(
         "The workers restore different checkpoints. Keep checkpoints in a directory "
         "that all workers can see, and give all the same one.",
     )
+
+
+def _is_of(gap: _Gap, owner: Any) -> bool:
+    """Whether the name of a gap is that of an attribute of an object."""
+    return any(obj is owner for obj in deferred_restore.owners(gap.owner.obj))
+
+
+def _strip(obj: Any) -> Any:
+    """Returns the library's variable that an object stands for, or the object."""
+    return obj.owner if isinstance(obj, library_hooks.Held) else obj
+
+
+def _find_place(match: _Match) -> tuple[Any, str]:
+    """Returns the object that a value is given to, or its owner and the name there."""
+    obj = _strip(match.slot.get())
+    is_replaced = match.entry.kind == manifest.PLAIN or isinstance(obj, jax.Array)
+    if obj is None or is_replaced:
+        return match.gap.owner.slot.get(), match.gap.name
+    return obj, ""
 
 
 def _make_reference(obj: Any) -> Callable[[], Any]:

@@ -85,7 +85,10 @@ def leave_scopes() -> Iterator[None]:
 
 
 def take(
-    root: Any, is_detached: bool, meeting: worker_meeting.Meeting | None = None
+    root: Any,
+    is_detached: bool,
+    meeting: worker_meeting.Meeting | None = None,
+    has_worker_states: bool = True,
 ) -> Snapshot:
     """Returns a snapshot of all state below an object.
 
@@ -98,6 +101,7 @@ def take(
             that the program can change or delete are then copied now.
         meeting: the meeting of the workers that save together, or None. All of them
             read the variables that are aggregated on reading.
+        has_worker_states: whether states that differ between workers are part of it.
 
     Raises:
         WorkerMismatchError: the workers have different objects below `root`.
@@ -133,8 +137,9 @@ def take(
     if meeting is not None and meeting.is_joint:
         with server_values.release_on_error(held):
             _check_same_copies(found, entries, stored, meeting)
-            marks = {i.key: find_mark(i.obj) for i in found}
-            entries |= _entries_by_worker(entries, marks, meeting)
+            if has_worker_states:
+                marks = {i.key: find_mark(i.obj) for i in found}
+                entries |= _entries_by_worker(entries, marks, meeting)
     nodes = tuple(manifest.ObjectNode(item.children, item.key) for item in found)
     # Until now an array has a name of its own; small ones get a place in a pack.
     packed = packing.assign(entries)

@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
 import jax
-import jax.numpy as jnp
 from jax import export
 
 from unisono._src.execution import specs
-from unisono._src.foundation import ambient, errors
+from unisono._src.foundation import ambient, errors, wide_numbers
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import (
@@ -143,7 +142,11 @@ class LoadedFunction:
         # leaves is left to JAX, whose error names both structures.
         if len(leaves) == len(wanted):
             leaves = [
-                x if isinstance(x, jax.Array) else jnp.asarray(x, aval.dtype)
+                x
+                if isinstance(x, jax.Array)
+                else wide_numbers.as_jax(
+                    x, aval.dtype, f"an argument of {self.__name__}"
+                )
                 for x, aval in zip(leaves, wanted, strict=True)
             ]
         given = jax.tree.unflatten(tree, leaves)
@@ -518,7 +521,7 @@ class _Builder:
         # The programs take each variable as one array, so no partitioner may cut it.
         with ambient.push(colocate=servers.find_home(ambient.current())):
             made = Variable(
-                jnp.asarray(array),
+                wide_numbers.as_jax(array, None, f"the variable '{about['name']}'"),
                 about["trainable"],
                 name=about["name"],
                 synchronization=VariableSynchronization[about["synchronization"]],

@@ -126,7 +126,8 @@ def save(
                 ]
             for reason in left_out:
                 warnings.warn(reason, stacklevel=2)
-            taken = snapshot.take(obj, is_detached=False)
+            # A model has the variables alone, and all workers have the same.
+            taken = snapshot.take(obj, False, meeting, has_worker_states=False)
             # Of the workers with the same target the first one writes.
             if meeting.details.index(str(target)) == meeting.index:
                 try:
