@@ -486,3 +486,28 @@ def test_compile_takes_metrics_that_keras_has_too():
     _, mae = model.evaluate(X, Y, verbose=0)
     assert mae == pytest.approx(np.mean(np.abs(model.predict(X, verbose=0) - Y)), 1e-5)
     assert float(given.result()) == pytest.approx(mae)
+
+
+# Keras asks JAX for the shapes of the batch, where JAX 0.12 warns of int64.
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype:UserWarning")
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_number_that_jax_would_cut_is_refused_by_every_loop(n):
+    ids = np.array([[2**32 + 1], [1], [2], [3]])
+    targets = np.zeros((4, 1, 2), np.float32)
+    with mirrored(n).scope():
+        model = keras.Sequential([layers.Input((1,), dtype="int32"),
+                                  layers.Embedding(4, 2)])  # fmt: skip
+        model.compile("sgd", "mse")
+    dataset = uni.data.Dataset.from_tensor_slices((ids, targets)).batch(4)
+    for loop in (
+        lambda x: model.predict(x, verbose=0),
+        lambda x: model.fit(x, targets, verbose=0),
+        lambda x: model.evaluate(x, targets, verbose=0),
+        lambda x: model.train_on_batch(x, targets),
+        model.predict_on_batch,
+    ):
+        with pytest.raises(OverflowError, match=r"4294967297 .*jax_enable_x64"):
+            loop(ids)
+        loop(ids % 4)
+    with pytest.raises(OverflowError, match=r"4294967297 .*jax_enable_x64"):
+        model.fit(dataset, verbose=0)

@@ -150,3 +150,8 @@ def test_constants_that_are_used_as_sizes_may_be_arrays():
     assert tensors.sizes("zeros", "shape", [jnp.int32(2), np.int64(3), 4]) == (2, 3, 4)
     with pytest.raises(TypeError, match="must be whole"):
         tf.zeros([1.5])
+
+
+def test_an_empty_list_is_of_the_type_that_is_asked_for():
+    assert tensors.tensor([], np.int32).dtype == np.int32
+    assert tensors.tensor([]).dtype == np.float32

@@ -7,10 +7,9 @@ import threading
 from collections.abc import Callable
 from typing import Any, Generic, NoReturn, TypeVar, cast, final
 
-import jax.numpy as jnp
 import numpy as np
 
-from unisono._src.foundation import nest
+from unisono._src.foundation import nest, wide_numbers
 from unisono._src.foundation.public_names import publish
 
 _R = TypeVar("_R")
@@ -101,7 +100,9 @@ def _as_numpy(x: Any) -> Any:
 
 
 def _as_array(x: Any) -> Any:
-    return jnp.asarray(x) if isinstance(x, (np.ndarray, np.generic)) else x
+    if not isinstance(x, (np.ndarray, np.generic)):
+        return x
+    return wide_numbers.as_jax(x, None, "the result of a closure")
 
 
 publish("unisono.distribute.coordinator", RemoteValue)

@@ -14,7 +14,7 @@ from unisono._src.estimator import estimator_spec as spec_lib
 from unisono._src.estimator.estimator_spec import EstimatorSpec, ModeKeys, TrainOp
 from unisono._src.estimator.variable_store import VariableStore
 from unisono._src.execution import function, gradients
-from unisono._src.foundation import options
+from unisono._src.foundation import options, wide_numbers
 from unisono._src.training import metrics
 from unisono._src.workers import process_group
 
@@ -194,7 +194,7 @@ class Evaluation(ModelSteps):
             if hasattr(given, "result"):
                 found[name] = given
                 continue
-            value = jnp.asarray(given)
+            value = wide_numbers.as_jax(given, None, f"the metric {name!r}")
             # Made again on every call, but the store finds its variables by this name.
             found[name] = metrics.Mean(name=f"evaluation/{name}")
             if has_examples and value.size:

@@ -8,17 +8,17 @@ TensorFlow.
 from __future__ import annotations
 
 import enum
+import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax._src.array import ArrayImpl
 
 from unisono._src.execution.specs import PerReplicaSpec, TensorSpec
-from unisono._src.foundation import jax_types, nest
+from unisono._src.foundation import jax_types, nest, wide_numbers
 from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.machines.topology import Topology
 from unisono._src.values import distributed, jax_tapes
@@ -104,6 +104,8 @@ class HostText:
 
 
 _TEXT = ("s", HostText, HostText())
+# What has a number that does not fit, for the message.
+_ARGUMENT = "an argument or result of a function"
 
 
 def _is_text(x: Any) -> bool:
@@ -137,8 +139,11 @@ def flatten(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
     # The commonest kinds first, told apart by identity of types: this runs on every
     # call, and `isinstance(x, jax.Array)` costs more than all of the rest.
     kind = type(x)
-    if kind is ArrayImpl or (kind is np.ndarray and x.dtype.kind != "O"):
+    if kind is ArrayImpl:
         leaves.append(x)
+        return "a"
+    if kind is np.ndarray and x.dtype.kind != "O":
+        leaves.append(wide_numbers.check(x, _ARGUMENT))
         return "a"
     if kind is distributed.PerReplica:
         # The fields as they are: a property costs a call for each argument.
@@ -173,8 +178,9 @@ def _flatten_per_replica(
     if topology is not None and x.count == topology.replicas:
         x = x.complete(topology)
     flat, treedef = jax.tree.flatten(x.values)
+    flat = [wide_numbers.check(p, _ARGUMENT) for p in flat]
     if any(not isinstance(p, (jax.Array, np.ndarray)) for p in flat):
-        flat = [jnp.asarray(p) for p in flat]
+        flat = [wide_numbers.as_jax(p, None, _ARGUMENT) for p in flat]
     leaves.extend(_put_on_all_devices(flat, topology))
     # A result must tell the parts of other workers from those of this one.
     is_spread = topology is not None and topology.is_spread
@@ -200,7 +206,7 @@ def _flatten_other(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
     if _is_text(x):
         return _TEXT
     if isinstance(x, (jax.Array, np.ndarray, np.generic)):
-        leaves.append(x)
+        leaves.append(wide_numbers.check(x, _ARGUMENT))
         return "a"
     if isinstance(x, distributed.Mirrored):
         flat, treedef = jax.tree.flatten(x.whole)
@@ -220,6 +226,12 @@ def _flatten_other(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
         return ("x", treedef, tuple(flatten(c, leaves, topology) for c in flat))
     is_value = isinstance(x, _VALUES)
     return ("s", type(x), x if is_value else Identity(x))
+
+
+def without_self(method: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of a method as its caller sees it, without ``self``."""
+    found = inspect.signature(method)
+    return found.replace(parameters=list(found.parameters.values())[1:])
 
 
 def flatten_arrays(args: tuple[Any, ...], leaves: list[Any]) -> Any:
@@ -358,7 +370,7 @@ def _apply_spec(value: Any, spec: Any, where: str) -> Any:
     if spec.dtype.kind == "O":
         value = np.asarray(value, object)
     elif not isinstance(value, jax.Array):
-        value = jnp.asarray(value, jax_types.usable_type(spec.dtype))
+        value = wide_numbers.as_jax(value, jax_types.usable_type(spec.dtype), where)
     if not spec.is_compatible_with(value):
         raise TypeError(
             f"{where} of shape {value.shape} and type {value.dtype} does not match the "

@@ -17,7 +17,7 @@ from typing import Any, final
 
 import jax
 
-from unisono._src.foundation import errors
+from unisono._src.foundation import errors, wide_numbers
 
 _VALUE_ERRORS = (
     jax.errors.ConcretizationTypeError,
@@ -75,6 +75,18 @@ def explain() -> Iterator[None]:
         raise
     except _VALUE_ERRORS as error:
         raise OperatorNotAllowedInGraphError(_message(error)) from error
+    except OverflowError as error:
+        raise _number_error(error) from None
+
+
+def _number_error(error: OverflowError) -> OverflowError:
+    """Return the error that tells which number of the host JAX has no type for."""
+    # JAX hides the error that has the number behind one about its own code.
+    first, advice = error, wide_numbers.ADVICE
+    while advice not in str(first) and isinstance(first.__context__, OverflowError):
+        first = first.__context__
+    is_bare = str(first).startswith("Python int") and advice not in str(first)
+    return OverflowError(f"{first}. {advice}") if is_bare else first
 
 
 def _message(error: Exception) -> str:

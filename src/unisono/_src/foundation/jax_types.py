@@ -38,9 +38,11 @@ def usable_type(dtype: Any) -> Any:
     found = jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
     if found == dtype:
         return dtype
+    is_integer = str(found) in ("int32", "uint32")
+    bits = " Sums and products that need more bits wrap around." if is_integer else ""
     warnings.warn(
         f"Explicitly requested dtype {jax.numpy.dtype(dtype)} is not available, and "
-        f"will be truncated to dtype {found}. To enable more dtypes, set the "
+        f"will be truncated to dtype {found}.{bits} To enable more dtypes, set the "
         "jax_enable_x64 configuration option or the JAX_ENABLE_X64 shell environment "
         "variable. See https://github.com/jax-ml/jax#current-gotchas for more.",
         stacklevel=_find_user_level(),

@@ -1,25 +1,27 @@
-"""TensorFlow's `numpy()`, `get_shape()` and `set_shape()` on JAX arrays; clear errors.
+"""TensorFlow's `numpy()`, `get_shape()` and `set_shape()` on JAX arrays.
 
 Replicas return plain JAX arrays. Programs written for TensorFlow call these methods on
 them often, and JAX's array class cannot be subclassed, so they are added to the class;
 those of shapes also to the class of the arrays that a program computes. If a class has
 such a method already, it stays. See docs/decisions/0007.
 
-If a worker fails during a computation, the others find out when they read the result.
-JAX then raises the error of a socket; here the read raises what happened to the worker.
+A function may capture an array of NumPy's. If it has a number of 64 bits that JAX would
+cut, it is refused where JAX takes it into the program.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
+from jax._src import core
 from jax._src.array import ArrayImpl
 
+from unisono._src.foundation import ambient, wide_numbers
 from unisono._src.foundation.tensor_shape import ShapeLike, TensorShape
 from unisono._src.values.array_operators import unpack_scalar
-from unisono._src.workers import watchdog
 
 
 def _numpy(self: ArrayImpl) -> np.ndarray:
@@ -38,7 +40,7 @@ def _set_shape(self: jax.Array, shape: ShapeLike) -> None:
 
 
 def install() -> None:
-    """Add the methods and the clear errors to JAX's classes of arrays."""
+    """Add the methods to JAX's classes of arrays."""
     # By `setattr`, because mypy refuses the assignment to a class of another package.
     for kind, name, method in (
         (ArrayImpl, "numpy", _numpy),
@@ -49,22 +51,23 @@ def install() -> None:
     ):
         if not hasattr(kind, name):
             setattr(kind, name, method)
-    # `_value` is JAX's private property through which every read of an array goes. A
-    # version of JAX without it has its own errors and all else as before.
-    read = getattr(ArrayImpl, "_value", None)
-    if isinstance(read, property) and read.fget is not None:
-        setattr(ArrayImpl, "_value", property(_wrap_read(read.fget)))  # noqa: B010
+    # JAX asks here for the type of each array of the host that a program takes in. A
+    # version of JAX without it keeps the lower bits of such numbers.
+    types = getattr(core, "pytype_aval_mappings", {})
+    for host in (np.ndarray, *{kind.type for kind in wide_numbers.WIDE}):
+        if host in types:
+            types[host] = _wrap_type(types[host])
 
 
-def _wrap_read(read: Any) -> Any:
-    """Return a getter that explains JAX's error by the failure of a worker."""
+def _wrap_type(find: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return JAX's function of an array's type, behind a look at the numbers."""
 
-    def value(self: ArrayImpl) -> Any:
-        try:
-            # JAX's own wait cannot be interrupted (decision 0023).
-            watchdog.wait_for_result(self)
-            return read(self)
-        except (RuntimeError, ValueError) as error:
-            watchdog.raise_explained(error)
+    def find_type(x: Any) -> Any:
+        if x.dtype in wide_numbers.WIDE:
+            frame = ambient.current()
+            # Programs that are JAX's alone go by JAX's rule.
+            if frame.state is not None or frame.tape is not None:
+                wide_numbers.check(x, "an array that a function uses")
+        return find(x)
 
-    return value
+    return find_type

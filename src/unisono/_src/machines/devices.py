@@ -17,6 +17,12 @@ from unisono._src.foundation.public_names import publish
 
 _NUMBER = re.compile(r"[0-9]{1,5}")
 _FORCED = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
+# XLA joins the all-reduces of a program to one of many arrays, for which it calls Gloo
+# once per array, and goes on with the next array after one has failed. Gloo then takes
+# the rest of the failed call for the next one, and aborts the process if that is longer
+# (decision 0028). All-reduces of one array each make as many calls, and end with the
+# first that fails.
+_ONE_ARRAY_PER_REDUCTION = "--xla_disable_hlo_passes=cpu-all-reduce-combiner"
 
 
 @final
@@ -223,10 +229,13 @@ def start(has_peers: bool = False, stall_seconds: float = 0.0) -> None:
     if shares_pool:
         # A single device is faster with the pool that XLA makes by itself.
         wanted[cpu_threads.VARIABLE] = str(cpu_threads.count_threads(count))
-    if stall_seconds:
-        # Else native code waits on, and Python can raise nothing (decision 0013).
-        flag = f"--xla_cpu_collective_timeout_seconds={max(1, round(stall_seconds))}"
-        wanted["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}"
+    if has_peers:
+        flags = [os.environ.get("XLA_FLAGS", ""), _ONE_ARRAY_PER_REDUCTION]
+        if stall_seconds:
+            # Else native code waits on, and Python can raise nothing (decision 0013).
+            seconds = max(1, round(stall_seconds))
+            flags.append(f"--xla_cpu_collective_timeout_seconds={seconds}")
+        wanted["XLA_FLAGS"] = " ".join(flags)
     with _set_environment(wanted):
         # JAX starts all its backends with the first question for a device.
         jax.local_devices(backend="cpu")

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src.foundation import dtypes, errors
+from unisono._src.foundation import dtypes, errors, wide_numbers
 from unisono._src.ops import kinds, tensors
 from unisono._src.values import jax_tapes
 from unisono._src.values.indexed_slices import IndexedSlices
@@ -84,7 +84,12 @@ def cast(x: Any, dtype: Any) -> jax.Array:
         sparse: Any = IndexedSlices(cast(x.values, wanted), x.indices, x.dense_shape)
         rows: jax.Array = sparse
         return rows
-    found = tensors.tensor(x)
+    given = tensors.unwrap(x)
+    if _is_wide_integer(given) and np.dtype(dtype) == wanted:
+        # A type that JAX has was asked for: TensorFlow's cast, which keeps the lower
+        # bits of an integer. One to 64 bits may not lose any.
+        given = given.astype(wanted)
+    found = tensors.tensor(given)
     if found.dtype == wanted:
         return found
     if kinds.kind(found.dtype) == "c" and kinds.kind(wanted) != "c":
@@ -92,10 +97,21 @@ def cast(x: Any, dtype: Any) -> jax.Array:
     return found.astype(wanted)
 
 
+def _is_wide_integer(x: Any) -> bool:
+    """Returns whether a value is NumPy's, of integers that JAX may have no type for."""
+    is_host = isinstance(x, (np.ndarray, np.generic))
+    return is_host and x.dtype.kind in "iu" and x.dtype in wide_numbers.WIDE
+
+
 def saturate_cast(value: Any, dtype: Any) -> jax.Array:
     """Returns the elements in another type; those out of range become its limit."""
     wanted = tensors.usable_type(dtype)
-    found = tensors.tensor(value)
+    given = tensors.unwrap(value)
+    if _is_wide_integer(given) and wanted == dtype and kinds.kind(wanted) == "i":
+        own, limits = kinds.limits(given.dtype), kinds.limits(wanted)
+        low, high = max(limits.min, own.min), min(limits.max, own.max)
+        given = np.clip(given, low, high).astype(wanted)
+    found = tensors.tensor(given)
     if kinds.kind(found.dtype) == "c":
         found = jnp.real(found)
     if kinds.kind(wanted) == "i" and kinds.kind(found.dtype) in "if":
@@ -291,19 +307,19 @@ def sequence_mask(lengths: Any, maxlen: Any, dtype: Any) -> jax.Array:
 def shape(x: Any, dtype: Any) -> jax.Array:
     """Returns the sizes of the axes; while a program is made, as NumPy's numbers."""
     wanted = tensors.canonical_type(dtypes.int32 if dtype is None else dtype)
-    sizes = x.shape if isinstance(x, IndexedSlices) else tensors.tensor(x).shape
+    sizes = x.shape if isinstance(x, IndexedSlices) else tensors.shape_of(x)
     return _numbers(sizes, wanted)
 
 
 def size(x: Any, dtype: Any) -> jax.Array:
     """Returns the number of elements."""
     wanted = tensors.canonical_type(dtypes.int32 if dtype is None else dtype)
-    return _numbers(math.prod(tensors.tensor(x).shape), wanted)
+    return _numbers(math.prod(tensors.shape_of(x)), wanted)
 
 
 def rank(x: Any) -> jax.Array:
     """Returns the number of axes."""
-    return _numbers(tensors.tensor(x).ndim, dtypes.int32)
+    return _numbers(len(tensors.shape_of(x)), dtypes.int32)
 
 
 def _numbers(values: Any, dtype: Any) -> jax.Array:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from unisono._src.foundation import ambient, dtypes, errors, jax_types
+from unisono._src.foundation import ambient, dtypes, errors, jax_types, wide_numbers
 from unisono._src.input.plan import elements
 from unisono._src.ops import kinds
 from unisono._src.values import array_operators, jax_tapes, jax_traces
@@ -95,6 +95,13 @@ def tensor(x: Any, dtype: DType = None) -> jax.Array:
     return made
 
 
+def shape_of(x: Any) -> tuple[Any, ...]:
+    """Returns the shape of a value's array, whatever numbers it has."""
+    x = unwrap(x)
+    is_number = isinstance(x, (np.ndarray, np.generic)) and x.dtype.kind in "biufc"
+    return x.shape if is_number else tensor(x).shape
+
+
 def has_arrays(x: Any) -> bool:
     """Returns whether nested lists have JAX arrays, or objects that stand for them."""
     return isinstance(x, (list, tuple)) and any(
@@ -130,17 +137,28 @@ def to_numpy(x: Any, dtype: DType = None) -> np.ndarray:
         found = np.array(x)
         if found.dtype.kind in "OSU":
             raise _no_numbers_error(x)
-        wanted = found.dtype if dtype is None else dtype
-        return found.astype(jax.dtypes.canonicalize_dtype(wanted))
+        wanted = found.dtype if dtype is None else np.dtype(dtype)
+        return _narrow(found, wide_numbers.usable_type(wanted))
     found = _read(x)
     natural = _natural_type(x, found)
-    if dtype is not None and not kinds.can_hold(dtype, natural):
+    if dtype is not None and found.size and not kinds.can_hold(dtype, natural):
         raise TypeError(
             f"Cannot convert {x!r} to EagerTensor of dtype {np.dtype(dtype)}."
         )
-    wanted = jax.dtypes.canonicalize_dtype(natural if dtype is None else dtype)
-    _check_range(found, wanted)
-    return found.astype(wanted)
+    wanted = wide_numbers.usable_type(np.dtype(natural if dtype is None else dtype))
+    # A Python float is a float32 in TensorFlow, too, where 1e300 is infinite.
+    is_float = found.dtype == dtypes.float64 and natural == dtypes.float32
+    return found.astype(wanted) if is_float else _narrow(found, wanted)
+
+
+def _narrow(x: np.ndarray, wanted: Any) -> np.ndarray:
+    """Returns numbers in a type that JAX has.
+
+    Raises:
+        OverflowError: a number would be another one in that type.
+    """
+    wide_numbers.check(x, wanted=wanted)
+    return x.astype(wanted)
 
 
 def _read(x: Any) -> np.ndarray:
@@ -192,16 +210,6 @@ def _fits(found: np.ndarray, dtype: Any) -> bool:
     return not found.size or bool(
         found.min() >= limits.min and found.max() <= limits.max
     )
-
-
-def _check_range(found: np.ndarray, wanted: Any) -> None:
-    """Raises `OverflowError` if integers do not fit the type that JAX has for them."""
-    integers = found.dtype.kind in "iu" and wanted.kind in "iu"
-    if integers and not _fits(found, wanted):
-        raise OverflowError(
-            f"The integers from {found.min()} to {found.max()} do not fit {wanted}. "
-            "Numbers of 64 bits need JAX's option jax_enable_x64."
-        )
 
 
 def _convert_to(x: Any, dtype: DType, name: str) -> Any:

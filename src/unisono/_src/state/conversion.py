@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from unisono._src.foundation import wide_numbers
 from unisono._src.values.array_operators import operand
 
 # Each kind of number includes those before it. Random keys are of no such kind.
@@ -27,6 +28,7 @@ def as_type(value: Any, dtype: Any, name: str | None) -> Any:
         TypeError: a Python number, or one in a list, is of a kind that the variable
             cannot hold, such as a float for an integer variable.
         ValueError: an array is of such a kind.
+        OverflowError: a number is out of the range of the variable's type.
     """
     value = operand(value)
     if isinstance(value, jax.Array):
@@ -40,7 +42,8 @@ def as_type(value: Any, dtype: Any, name: str | None) -> Any:
     else:
         check_given(value, name)
         return as_type(_as_array(value), dtype, name)
-    return jnp.asarray(copy_if_numpy(value), dtype)
+    what = f"the value of the variable '{name}'"
+    return wide_numbers.as_jax(copy_if_numpy(value), dtype, what)
 
 
 def check_given(value: Any, name: str | None) -> None:

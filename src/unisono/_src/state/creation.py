@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src.foundation import ambient, jax_types, tensor_shape
+from unisono._src.foundation import ambient, jax_types, tensor_shape, wide_numbers
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines import partition
@@ -22,7 +22,7 @@ from unisono._src.values import collectives
 from unisono._src.values.array_operators import operand
 
 # Packages whose frames are skipped in search of the user's line that made a variable.
-_PACKAGES = {__name__.partition(".")[0], "keras", "flax"}
+_PACKAGES = {__name__.partition(".")[0], "keras", "flax", "jax", "optax"}
 
 # Arguments that mean something in TensorFlow's graphs only. Creators get them, too.
 _OF_GRAPHS = {
@@ -105,7 +105,11 @@ def _as_value(value: Any, dtype: Any, name: str | None) -> Any:
     if not hasattr(value, "dtype"):
         conversion.check_given(value, name or "Variable")
     if dtype is None:
-        value = jnp.asarray(conversion.copy_if_numpy(operand(value)))
+        value = operand(value)
+        if not isinstance(value, jax.Array):
+            what = f"the value of the variable '{name or 'Variable'}'"
+            own = conversion.copy_if_numpy(value)
+            value = wide_numbers.as_jax(own, None, what)
     else:
         is_key = jnp.issubdtype(dtype, jax.dtypes.extended)
         wanted = dtype if is_key else np.dtype(dtype)
@@ -156,6 +160,7 @@ def compute_in_parts(
         return _as_value(given, dtype, name)
     wanted = jax.dtypes.canonicalize_dtype(given.dtype if dtype is None else dtype)
     conversion.check_array(given.dtype, wanted, name)
+    wide_numbers.check(given, f"the value of the variable '{name}'", wanted)
     return partition.put(given.astype(wanted), target)
 
 

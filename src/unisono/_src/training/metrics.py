@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from unisono._src.foundation import jax_types, library_hooks
+from unisono._src.foundation import jax_types, library_hooks, wide_numbers
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import Variable
@@ -318,7 +318,7 @@ class MeanMetricWrapper(Metric):
         >>> float(m.result())
         1.0
         """
-        values = self._fn(jnp.asarray(y_true), jnp.asarray(y_pred))
+        values = self._fn(wide_numbers.as_jax(y_true), wide_numbers.as_jax(y_pred))
         _add_mean(self, jnp.asarray(values, self.dtype), sample_weight)
 
     def result(self) -> jax.Array:
@@ -516,7 +516,7 @@ class RootMeanSquaredError(Metric):
         >>> float(m.result())
         4.0
         """
-        squared = jnp.square(jnp.asarray(y_true) - jnp.asarray(y_pred))
+        squared = jnp.square(wide_numbers.as_jax(y_true) - wide_numbers.as_jax(y_pred))
         _add_mean(self, jnp.asarray(squared, self.dtype), sample_weight)
 
     def result(self) -> jax.Array:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from unisono._src.foundation import wide_numbers
 from unisono._src.foundation.errors import InvalidArgumentError
 
 
@@ -108,12 +109,18 @@ class StandsForArray:
         raise NotImplementedError
 
 
+def _other_operand(x: Any) -> Any:
+    """Returns the second operand of an operator, for the operators of JAX."""
+    # They take no lists, TensorFlow's do.
+    if type(x) is list:
+        return wide_numbers.as_jax(x, None, "a list")
+    return wide_numbers.check(operand(x))
+
+
 def _forward(name: str) -> Callable[[Any, Any], jax.Array]:
     def method(self: ArrayOperators, other: Any) -> jax.Array:
         array = jnp.asarray(self.__jax_array__())
-        # JAX's operators take no lists, TensorFlow's do.
-        other = jnp.asarray(other) if type(other) is list else operand(other)
-        result: jax.Array = getattr(array, name)(other)
+        result: jax.Array = getattr(array, name)(_other_operand(other))
         return result
 
     method.__name__ = name
@@ -165,19 +172,21 @@ class ArrayOperators(StandsForArray):
         return ~self.__jax_array__()
 
     def __matmul__(self, other: Any) -> jax.Array:
-        other = jnp.asarray(other) if type(other) is list else operand(other)
-        return jnp.matmul(self.__jax_array__(), other)
+        return jnp.matmul(self.__jax_array__(), _other_operand(other))
 
     def __rmatmul__(self, other: Any) -> jax.Array:
-        other = jnp.asarray(other) if type(other) is list else operand(other)
-        return jnp.matmul(other, self.__jax_array__())
+        return jnp.matmul(_other_operand(other), self.__jax_array__())
 
     def __divmod__(self, other: Any) -> tuple[jax.Array, jax.Array]:
-        quotient, rest = divmod(jnp.asarray(self.__jax_array__()), operand(other))
+        quotient, rest = divmod(
+            jnp.asarray(self.__jax_array__()), _other_operand(other)
+        )
         return quotient, rest
 
     def __rdivmod__(self, other: Any) -> tuple[jax.Array, jax.Array]:
-        quotient, rest = divmod(operand(other), jnp.asarray(self.__jax_array__()))
+        quotient, rest = divmod(
+            _other_operand(other), jnp.asarray(self.__jax_array__())
+        )
         return quotient, rest
 
     __add__ = _forward("__add__")

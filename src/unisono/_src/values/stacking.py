@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from unisono._src.foundation import wide_numbers
 from unisono._src.machines.topology import Topology
 from unisono._src.values import collectives, jax_tapes
 
@@ -46,6 +47,8 @@ def unstack(stacked: Any, count: int) -> tuple[Any, ...]:
     def split(x: Any) -> list[Any]:
         if isinstance(x, jax.core.Tracer) or len(x.sharding.device_set) == 1:
             return [x[i] for i in range(count)]
+        if x.size == 0:
+            return _split_empty(x, count)
         # A row lies on all logical devices of its replica; one shard of it is enough.
         own = [s for s in x.addressable_shards if s.replica_id == 0]
         found = sorted(own, key=lambda s: s.index[0].start or 0)
@@ -56,6 +59,16 @@ def unstack(stacked: Any, count: int) -> tuple[Any, ...]:
     columns = [split(x) for x in leaves]
     here = min(map(len, columns), default=count)
     return tuple(treedef.unflatten([c[i] for c in columns]) for i in range(here))
+
+
+def _split_empty(x: jax.Array, count: int) -> list[Any]:
+    """Returns the rows of this process of an array without elements.
+
+    XLA does not split such an array: each device may have all rows.
+    """
+    pieces = [shard.data for shard in x.addressable_shards]
+    logical = len(x.sharding.device_set) // count
+    return [collectives.release(p[0]) for p in pieces[::logical]]
 
 
 def stack(parts: Sequence[Any], topology: Topology) -> Any:
@@ -105,7 +118,9 @@ def _stack_column(column: Sequence[Any], topology: Topology) -> Any:
 
 def _numpy_row(x: Any) -> np.ndarray:
     """Returns a copy of `x` with a leading axis, in the type that JAX would use."""
-    return np.array(x, jax.dtypes.canonicalize_dtype(jnp.result_type(x)))[None]
+    wanted = jax.dtypes.canonicalize_dtype(jnp.result_type(x))
+    given = np.asarray(x)
+    return np.array(wide_numbers.check(given, "a per-replica value"), wanted)[None]
 
 
 def _flatten(tree: Any) -> tuple[list[Any], Any]:

@@ -8,6 +8,7 @@ from typing import Any, final
 import jax
 import numpy as np
 
+from unisono._src.foundation import wide_numbers
 from unisono._src.input.distribution import steps
 from unisono._src.input.plan import cursors, elements, host_buffers
 from unisono._src.machines.topology import Topology
@@ -97,13 +98,21 @@ class Placed(cursors.OfSource):
         """Reads and places the steps one by one.
 
         A user's function may fill the memory of one step again for the next.
+
+        Raises:
+            OverflowError: a number of 64 bits does not fit the type that JAX has.
         """
         found: list[Any] = []
         while len(found) < count:
             block = self._source.read(1)
             if not block:
                 break
-            found.append(steps.Step(self._place(block[0]), None, block[0].units))
+            try:
+                placed = self._place(block[0])
+            except OverflowError:
+                _check_components(block[0])
+                raise
+            found.append(steps.Step(placed, None, block[0].units))
         return found
 
     def skip(self, count: int) -> int:
@@ -209,6 +218,8 @@ class Placed(cursors.OfSource):
             if self._fetch:
                 kind = jax.dtypes.canonicalize_dtype(kind)
             self._types[array.dtype] = kind
+        if self._fetch and kind != array.dtype:
+            wide_numbers.check(array)
         is_fresh = self._fresh and kind == array.dtype
         # A small array is copied by NumPy, which is cheaper than finding a buffer. JAX
         # reads a CPU array in place, so memory that others may change must be copied.
@@ -218,6 +229,15 @@ class Placed(cursors.OfSource):
         if is_fresh and host_buffers.is_own(array):
             return array
         return self._buffers.copy(array, kind)
+
+
+def _check_components(step: steps.Step) -> None:
+    """Raises an error that names the component with a number that does not fit."""
+    batches = [step.batch] if step.bounds is not None else step.batch
+    for batch in batches:
+        for path, leaf in elements.paths(batch):
+            name = f"the component {path} of a batch" if path else "a batch"
+            wide_numbers.check(leaf, f"{name} of a distributed dataset")
 
 
 def _even_rows(rows: int, bounds: Sequence[tuple[int, int]]) -> int:

@@ -129,7 +129,8 @@ class DatasetAdapter(data_adapter.DataAdapter):
     def open(self) -> Any:
         """Return an iterator over one pass, whose position can be saved."""
         if self._reads_whole:
-            return iterators.iterate(dispatch.to_node(self._source))
+            assert self._reading is not None
+            return iterators.iterate(self._reading.whole)
         return iter(self._source)
 
     def global_batch(self, element: Any) -> Any:

@@ -16,7 +16,7 @@ import keras
 from jax.experimental import sparse
 from jax.sharding import NamedSharding, PartitionSpec
 
-from unisono._src.foundation import ambient
+from unisono._src.foundation import ambient, wide_numbers
 from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.state import storage
 
@@ -91,11 +91,11 @@ class StrategyDistribution(keras.distribution.DataParallel):
         is_cpu = mesh.devices.flat[0].platform == "cpu"
         if is_cpu and mesh.size == 1:
             # The program reads the batch from the memory of the host.
-            yield from source
+            yield from map(check_numbers, source)
             return
         ahead: list[Any] = []
         for batch in source:
-            ahead.append(self._place(batch))
+            ahead.append(self._place(check_numbers(batch)))
             if is_cpu or len(ahead) > 1:
                 yield ahead.pop(0)
         yield from ahead
@@ -127,6 +127,13 @@ def _logical_mesh(topology: Topology) -> Any:
     return keras.distribution.DeviceMesh(
         mesh.devices.shape, list(mesh.axis_names), list(mesh.devices.flat)
     )
+
+
+def check_numbers(batch: Any) -> Any:
+    """Return a batch; raise `OverflowError` for a number that JAX has no type for."""
+    for x in jax.tree.leaves(batch):
+        wide_numbers.check(x, "a batch of Keras")
+    return batch
 
 
 def _is_sparse(x: Any) -> bool:

@@ -23,7 +23,8 @@ def constant(
 
     The arguments are those of TensorFlow's ``tf.constant``; `name` has no effect.
 
-    Types of 64 bits become those of 32 bits unless JAX has them, with a warning.
+    Types of 64 bits become those of 32 bits unless JAX has them, with a warning; a
+    number that does not fit is an `OverflowError`.
 
     >>> constant([1, 2]).dtype.name, constant(1.5).dtype.name
     ('int32', 'float32')
@@ -42,7 +43,8 @@ def convert_to_tensor(
     The arguments are those of TensorFlow's ``tf.convert_to_tensor``; `name` has no
     effect.
 
-    Types of 64 bits become those of 32 bits unless JAX has them, with a warning.
+    Types of 64 bits become those of 32 bits unless JAX has them, with a warning; a
+    number that does not fit is an `OverflowError`.
     """
     return making.convert(value, dtype, dtype_hint)
 

@@ -17,7 +17,10 @@ _KNOWN = (
     "While a function is compiled it gives NumPy's numbers, because XLA needs sizes "
     "that are known: they can be a shape again."
 )
-_WIDE = "Types of 64 bits become those of 32 bits unless JAX has them, with a warning."
+_WIDE = (
+    "Types of 64 bits become those of 32 bits unless JAX has them, with a warning; a "
+    "number that does not fit is an `OverflowError`."
+)
 
 MAKING = (
     Name("constant", "Returns an array of the given numbers.",
