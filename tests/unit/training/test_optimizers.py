@@ -23,6 +23,7 @@ from tests.parity.programs import (
     plain,
     variable,
 )
+from tests.threads import at_once, repeated
 
 
 def make(strategy, tx, *variables, **more):
@@ -449,3 +450,26 @@ def test_minimize_needs_a_tape_for_an_array():
     optimizer = unisono.optimizers.Optimizer(optax.sgd(0.1), [w])
     with pytest.raises(ValueError, match="`tape` is required when a `Tensor` loss"):
         optimizer.minimize(w * w, [w])
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+def test_the_gradients_of_several_threads_are_all_applied(steps):
+    v = unisono.Variable(0.0)
+    optimizer = unisono.optimizers.Optimizer(
+        optax.sgd(1.0), [v], accumulate_steps=steps
+    )
+    apply = repeated(lambda: optimizer.apply_gradients([(jnp.float32(-1.0), v)]), 10)
+    at_once(apply, apply)
+    assert (plain(v), plain(optimizer.iterations)) == (20.0, 20 // steps)
+
+
+@pytest.mark.needs_devices(2)
+def test_replicas_of_several_threads_accumulate_all_gradients():
+    v = variable(mirrored(2), 0.0)
+    optimizer = make(mirrored(2), optax.sgd(1.0), v, accumulate_steps=2)
+
+    def apply():
+        mirrored(2).run(lambda: optimizer.apply_gradients([(jnp.float32(-1.0), v)]))
+
+    at_once(*[repeated(apply, 3)] * 2)
+    assert plain(v) == 12.0

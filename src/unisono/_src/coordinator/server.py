@@ -298,7 +298,6 @@ def _subtract(old: np.ndarray, value: np.ndarray) -> None:
 def _existing_rows(old: np.ndarray, rows: np.ndarray, values: np.ndarray) -> Any:
     """Returns the positions that exist, counted from 0, and the values for them."""
     rows = np.asarray(rows)
-    rows = np.where(rows < 0, rows + len(old), rows)
     inside = (rows >= 0) & (rows < len(old))
     if inside.all():
         return rows, values

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from unisono._src.state.sharded_variable import ShardedVariable
-from unisono._src.values import array_operators
+from unisono._src.values import array_operators, row_positions
 from unisono._src.values.indexed_slices import IndexedSlices, concatenate
 from unisono._src.values.jax_tapes import Recording
 
@@ -82,4 +82,4 @@ def _add(whole: Any, sparse: list[IndexedSlices]) -> Any:
     if whole is None:
         return joined
     # Rows that a part does not have are at the position `rows.ABSENT`.
-    return whole.at[joined.indices].add(joined.values, mode="drop")
+    return whole.at[joined.indices].add(joined.values, **row_positions.LEAVE_OUT)

@@ -11,7 +11,7 @@ import numpy as np
 
 from unisono._src.foundation import dtypes, errors
 from unisono._src.ops import indexing, kinds, shaping, tensors
-from unisono._src.values import jax_tapes
+from unisono._src.values import jax_tapes, row_positions
 
 
 def _is_descending(direction: Any) -> bool:
@@ -204,7 +204,8 @@ def invert_permutation(x: Any) -> jax.Array:
             "some order."
         )
     places = jnp.arange(found.size, dtype=found.dtype)
-    return jnp.zeros_like(found).at[found].set(places)
+    zeros = jnp.zeros_like(found)
+    return zeros.at[found].set(places, **row_positions.LEAVE_OUT)
 
 
 def unravel_index(indices: Any, dims: Any) -> jax.Array:
@@ -263,7 +264,8 @@ def confusion_matrix(
     if weights is not None:
         amounts = tensors.tensor(weights).astype(wanted)
     cells = jnp.zeros((size, size), wanted)
-    return cells.at[truth.reshape(-1), guess.reshape(-1)].add(amounts.reshape(-1))
+    chosen = cells.at[truth.reshape(-1), guess.reshape(-1)]
+    return chosen.add(amounts.reshape(-1), **row_positions.LEAVE_OUT)
 
 
 _SEGMENTS = {

@@ -13,8 +13,8 @@ import numpy as np
 from unisono._src.foundation import ambient, errors
 from unisono._src.state import conversion, row_reading, scatter, storage
 from unisono._src.state.storage import Policy
-from unisono._src.values import array_attributes, collectives
-from unisono._src.values.array_operators import operand, take
+from unisono._src.values import array_attributes, collectives, row_positions
+from unisono._src.values.array_operators import take
 from unisono._src.values.indexed_slices import IndexedSlices
 
 if TYPE_CHECKING:
@@ -32,47 +32,16 @@ else:
 # Positions.
 
 
-def _as_array(indices: Any) -> Any:
-    """Returns indices as an array of integers; constants stay known in a program."""
-    found = operand(indices)
-    if not isinstance(found, jax.Array):
-        is_traced = any(isinstance(x, jax.Array) for x in jax.tree.leaves(found))
-        found = jnp.asarray(found) if is_traced else np.asarray(found)
-    if found.size and not jnp.issubdtype(found.dtype, jnp.integer):
-        raise TypeError(f"Indices must be integers, received {found.dtype}: {indices}.")
-    return found.astype(jnp.int32)
-
-
-def _check_range(where: Any, limits: tuple[int, ...]) -> None:
-    """Raises `InvalidArgumentError` if an index is known and out of range.
-
-    Args:
-        where: along the last axis, an index for each of `limits`. In a program being
-            made the indices of arguments are not known.
-        limits: the lengths of the axes that are indexed.
-    """
-    if isinstance(where, jax.core.Tracer):
-        return
-    rows = np.asarray(where).reshape(-1, len(limits)) if limits else ()
-    for i, row in enumerate(rows):
-        if any(not 0 <= x < limit for x, limit in zip(row, limits, strict=True)):
-            raise errors.InvalidArgumentError(
-                f"indices[{i}] = {row.tolist()} does not index into shape "
-                f"{list(limits)}; indices count from 0 on each axis."
-            )
-
-
 def _as_positions(variable: Any, indices: Any) -> Any:
     """Returns positions, each along the last axis of an array."""
-    where = _as_array(indices)
+    where = row_positions.as_array(indices)
     if not where.ndim or where.shape[-1] > len(variable.shape):
         raise errors.InvalidArgumentError(
             f"The last axis of indices must have from 0 to {len(variable.shape)} "
             f"elements, one for each axis of the variable '{variable.name}' that they "
             f"index; received indices of shape {where.shape}."
         )
-    _check_range(where, variable.shape[: where.shape[-1]])
-    return where
+    return row_positions.check(where, tuple(variable.shape)[: where.shape[-1]])
 
 
 def gather_nd(variable: Any, indices: Any) -> jax.Array:
@@ -87,8 +56,7 @@ def sparse_read(variable: Any, indices: Any) -> jax.Array:
         raise errors.InvalidArgumentError(
             f"The variable '{variable.name}' is a scalar and has no rows to read."
         )
-    where = _as_array(indices)
-    _check_range(where[..., None], limits)
+    where = row_positions.of_rows(indices, limits)
     if variable.state_cell.home is not None:
         return row_reading.read_rows(variable, where)
     return _take(variable, where)

@@ -10,11 +10,11 @@ import numpy as np
 from jax._src import core
 from jax.interpreters import ad, batching
 
-from unisono._src.values import jax_tapes
+from unisono._src.foundation import wide_numbers
+from unisono._src.values import jax_tapes, row_positions
 
-# Stands for a row that is not wanted. It is no row of any variable, so it reads zeros
-# and changes nothing, and nobody sends it.
-ABSENT = np.iinfo(np.int32).max
+# Stands for a row that is not wanted.
+ABSENT = row_positions.ABSENT
 
 # Stands for the rows of a variable in a program being traced. Whoever runs the program
 # asks the server for them when it knows the positions (see `server_lookups`).
@@ -57,5 +57,7 @@ def take(whole: Any, rows: Any) -> Any:
 def as_positions(rows: Any) -> Any:
     """Returns positions without a gradient, as a NumPy array if they are known."""
     found = jax_tapes.lower(rows)
-    is_known = not isinstance(found, jax.core.Tracer)
-    return np.asarray(found, np.int32) if is_known else jnp.asarray(found, jnp.int32)
+    if isinstance(found, jax.core.Tracer):
+        return jnp.asarray(found, jnp.int32)
+    known = np.asarray(found)
+    return wide_numbers.check(known, "positions", np.int32).astype(np.int32)

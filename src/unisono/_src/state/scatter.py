@@ -7,12 +7,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from unisono._src.foundation import ambient, errors, jax_types
 from unisono._src.foundation.options import ReduceOp, VariableAggregation
 from unisono._src.state import assignment, conversion, frames, reading, servers, storage
 from unisono._src.state.storage import Policy
-from unisono._src.values import collectives
+from unisono._src.values import collectives, row_positions
 from unisono._src.values.array_operators import operand
 from unisono._src.values.indexed_slices import IndexedSlices
 
@@ -42,25 +43,22 @@ def _apply(kind: str, old: Any, sparse: IndexedSlices, is_nd: bool) -> jax.Array
     rows: Any = sparse.values
     if kind == "div" and jnp.issubdtype(old.dtype, jnp.integer):
         return _divide(old, sparse.indices, rows)
-    where, how = sparse.indices, {}
-    if is_nd:
-        # What is out of range is left out, as on TensorFlow's accelerators.
-        where, how = (
-            split_by_axis(where),
-            {"mode": "drop", "wrap_negative_indices": False},
-        )
-    changed: jax.Array = getattr(old.at[where], _METHODS[kind])(rows, **how)
+    where = split_by_axis(sparse.indices) if is_nd else sparse.indices
+    change = getattr(old.at[where], _METHODS[kind])
+    changed: jax.Array = change(rows, **row_positions.LEAVE_OUT)
     return changed
 
 
 def _divide(old: jax.Array, where: Any, rows: Any) -> jax.Array:
     """Divides rows of integers, and rounds towards zero as TensorFlow does."""
-    if not isinstance(rows, jax.core.Tracer) and not jnp.all(rows):
+    # By NumPy: in a function JAX would make a traced value of a constant.
+    if not isinstance(rows, jax.core.Tracer) and not np.asarray(rows).all():
         raise errors.InvalidArgumentError(
             f"scatter_div cannot divide integers by zero; received {rows}."
         )
     # Dividing by all rows of an index in turn gives the same as by their product.
-    return jax.lax.div(old, jnp.ones_like(old).at[where].multiply(rows))
+    ones = jnp.ones_like(old).at[where]
+    return jax.lax.div(old, ones.multiply(rows, **row_positions.LEAVE_OUT))
 
 
 def scatter(variable: Any, kind: str, sparse: Any, is_nd: bool = False) -> jax.Array:
@@ -77,6 +75,7 @@ def scatter(variable: Any, kind: str, sparse: Any, is_nd: bool = False) -> jax.A
         TypeError: `sparse` is no `IndexedSlices`, or the variable cannot hold its rows.
         ValueError: the variable cannot hold its rows, which are an array.
         NotImplementedError: the variable's kind or aggregation does not allow `kind`.
+        InvalidArgumentError: a position is known, and not in the variable.
     """
     if not isinstance(sparse, IndexedSlices):
         raise TypeError(
@@ -85,7 +84,10 @@ def scatter(variable: Any, kind: str, sparse: Any, is_nd: bool = False) -> jax.A
         )
     cell = variable.state_cell
     rows = conversion.as_type(sparse.values, cell.dtype, cell.name)
-    sparse = IndexedSlices(rows, sparse.indices, sparse.dense_shape)
+    where = sparse.indices
+    if not is_nd:
+        where = row_positions.of_rows(where, cell.shape)
+    sparse = IndexedSlices(rows, where, sparse.dense_shape)
     name = f"scatter_{'nd_' if is_nd else ''}{kind}"
     if cell.policy is Policy.ON_READ and variable.replica_index is None:
         raise NotImplementedError(
@@ -161,7 +163,7 @@ def change(
         frame: the running context.
         is_own: whether to change the copy that the running code sees, not all copies.
     """
-    cell, target = variable.state_cell, frames.frame()
+    cell = variable.state_cell
     if cell.home is not None:
         return _change_on_server(cell, fn)
     if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
@@ -170,13 +172,9 @@ def change(
     if variable.replica_index is not None or is_own:
         is_part = variable.replica_index is not None
         index = variable.replica_index if is_part else frame.copy
-        new = fn(target.copy(cell, index))
-        target.set_copy(cell, index, new)
-        return new
-    new = fn(reading.common_value(cell, target))
-    if cell.is_spread and frame.state is None:
-        assignment.check_workers(cell, new)
-    target.set_whole(cell, new)
+        changed: jax.Array = assignment.change_copy(cell, index, fn)
+        return changed
+    assignment.change_whole(cell, fn, cell.is_spread and frame.state is None)
     return reading.read(variable)
 
 
@@ -197,14 +195,14 @@ def _scatter_aggregated(
         if port.is_spmd:
             op = ReduceOp.from_variable_aggregation(aggregation)
             sparse = collectives.reduce_local(op, sparse, port.replicas)
-        target = frames.frame()
-        new = _apply(kind, target.copy(cell, frame.copy), sparse, is_nd)
-        target.set_copy(cell, frame.copy, new)
-        return new
+        changed: jax.Array = assignment.change_copy(
+            cell, frame.copy, lambda old: _apply(kind, old, sparse, is_nd)
+        )
+        return changed
 
     def combine(payloads: list[Any]) -> Sequence[Any]:
-        device, target = cell.topology.home, frames.frame()
-        if cell.is_spread and not target.is_compiled:
+        device = cell.topology.home
+        if cell.is_spread and not frames.frame().is_compiled:
             point = f"scatter_{kind} of variable '{cell.name}'"
             payloads = collectives.all_parts(payloads, cell.topology, point)
         if first:
@@ -212,8 +210,11 @@ def _scatter_aggregated(
         else:
             op = ReduceOp.from_variable_aggregation(aggregation)
             merged = collectives.reduce_parts(op, payloads, device)
-        old = collectives.place(target.copy(cell, None), device)
-        target.set_whole(cell, _apply(kind, old, merged, is_nd))
+        target = frames.frame()
+        with storage.LOCK:
+            target.begin_change(cell)
+            old = collectives.place(target.copy(cell, None), device)
+            target.set_whole(cell, _apply(kind, old, merged, is_nd))
         return assignment.copies_of(cell)
 
     met: jax.Array = port.meet(combine, jax.tree.map(frames.strip_gradient, sparse))

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from unisono._src.foundation import ambient
+from unisono._src.foundation import ambient, printable
 from unisono._src.foundation.public_names import publish
 from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.state import assignment, conversion, row_reading, rows
 from unisono._src.state.variables import Variable
-from unisono._src.values import array_operators
+from unisono._src.values import array_operators, row_positions
 from unisono._src.values.indexed_slices import IndexedSlices
 
 _Values = ArrayLike | array_operators.StandsForArray | Sequence[object]
@@ -73,7 +73,7 @@ class ShardedVariable(array_operators.ArrayOperators):
                 f"{[tuple(v.shape) for v in variables]}."
             )
         self.variables = list(variables)
-        self.name = name
+        self.name = printable.escape(name)
         lengths = [v.shape[0] for v in variables]
         self.offsets = [sum(lengths[:i]) for i in range(len(lengths))]
 
@@ -140,6 +140,21 @@ class ShardedVariable(array_operators.ArrayOperators):
         """Returns the whole as a new NumPy array."""
         return np.concatenate([v.numpy() for v in self.variables])
 
+    def _row_positions(self, indices: Any) -> Any:
+        """Returns the positions of rows, which must have one axis.
+
+        Raises:
+            InvalidArgumentError: a position is known and out of range.
+            ValueError: they have another number of axes.
+        """
+        found = rows.as_positions(row_positions.of_rows(indices, self.shape))
+        if found.ndim != 1:
+            raise ValueError(
+                "ShardedVariable: scatter_xxx and sparse_read only support 1-D "
+                f"indices. Received indices of shape {found.shape}."
+            )
+        return found
+
     def _locate(self, where: Any) -> list[Any]:
         """Returns for each part the positions of rows in it; ABSENT for others."""
         found = []
@@ -155,7 +170,7 @@ class ShardedVariable(array_operators.ArrayOperators):
         Args:
             where: the positions, of any shape.
         """
-        positions = rows.as_positions(where)
+        positions = rows.as_positions(row_positions.of_rows(where, self.shape))
         each = self._locate(positions)
         tape = ambient.current().tape
         with ambient.push(tape=None if tape is None else tape.outer):
@@ -192,7 +207,7 @@ class ShardedVariable(array_operators.ArrayOperators):
         >>> ShardedVariable(parts).sparse_read([2, 0, 2]).tolist()
         [4.0, 1.0, 4.0]
         """
-        return self.lookup(_row_positions(indices))
+        return self.lookup(self._row_positions(indices))
 
     def __getitem__(self, key: Any) -> jax.Array:
         """Returns a part of the whole, as an array."""
@@ -261,7 +276,7 @@ class ShardedVariable(array_operators.ArrayOperators):
                 "Argument `sparse_delta` must be a `tf.IndexedSlices`. Received arg: "
                 f"{sparse!r}."
             )
-        each = self._locate(_row_positions(sparse.indices))
+        each = self._locate(self._row_positions(sparse.indices))
         pairs = zip(self.variables, each, strict=True)
         return [IndexedSlices(sparse.values, x, v.shape) for v, x in pairs]
 
@@ -311,21 +326,6 @@ for _kind, _verb in {
 def _is_absent(where: Any) -> bool:
     """Whether no row is wanted, as far as that is known."""
     return isinstance(where, np.ndarray) and bool((where == rows.ABSENT).all())
-
-
-def _row_positions(indices: Any) -> Any:
-    """Returns the positions of rows, which must have one axis.
-
-    Raises:
-        ValueError: they have another number of axes.
-    """
-    found = rows.as_positions(array_operators.operand(indices))
-    if found.ndim != 1:
-        raise ValueError(
-            "ShardedVariable: scatter_xxx and sparse_read only support 1-D indices. "
-            f"Received indices of shape {found.shape}."
-        )
-    return found
 
 
 def _check_key(key: Any) -> None:

@@ -14,6 +14,7 @@ from unisono._src.foundation import ambient
 from unisono._src.state import row_reading, rows
 from unisono._src.state.sharded_variable import ShardedVariable
 from unisono._src.state.variables import Variable
+from unisono._src.values import row_positions
 from unisono._src.values.array_operators import (
     StandsForArray,
     find_own_variable,
@@ -47,14 +48,15 @@ def embedding_lookup(
     Args:
         params: the table: an array, a variable, a `ShardedVariable`, or a list of
             variables that are its parts.
-        ids: the positions, an array of integers of any shape. A row outside the table
-            is zeros.
+        ids: the positions, an array of integers of any shape. A position that a
+            program computes and that is outside the table reads zeros.
         max_norm: rows with a greater L2 norm are scaled down to it; None for no limit.
 
     Returns:
         An array of the shape of `ids`, followed by that of a row.
 
     Raises:
+        InvalidArgumentError: a position is known, and outside the table.
         TypeError: `ids` are no integers.
         ValueError: there is no table.
 
@@ -69,7 +71,7 @@ def embedding_lookup(
     if where.size and not jnp.issubdtype(where.dtype, jnp.integer):
         raise TypeError(f"ids must be integers, received {where.dtype}.")
     with ambient.push(is_lookup=True):
-        found = _take(find_own_variable(params), rows.as_positions(where))
+        found = _take(find_own_variable(params), where)
     if max_norm is None:
         return found
     axes = tuple(range(where.ndim, found.ndim))
@@ -90,6 +92,8 @@ def _take(table: Any, where: Any) -> jax.Array:
     if isinstance(table, ShardedVariable):
         return table.lookup(where)
     if isinstance(table, Variable):
+        where = row_positions.of_rows(where, table.shape)
         return row_reading.read_rows(table, where)
-    found: jax.Array = rows.take(jnp.asarray(operand(table)), where)
+    whole = jnp.asarray(operand(table))
+    found: jax.Array = rows.take(whole, row_positions.of_rows(where, whole.shape))
     return found

@@ -21,10 +21,10 @@ from unisono._src.foundation.options import (
 )
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines import partition
-from unisono._src.state import frames, sharded_variable, storage
+from unisono._src.state import assignment, frames, sharded_variable, storage
 from unisono._src.state.variables import Variable
 from unisono._src.training import part_updates, server_slots
-from unisono._src.values import collectives
+from unisono._src.values import collectives, row_positions
 from unisono._src.values.array_operators import find_own_variable
 from unisono._src.values.indexed_slices import IndexedSlices, concatenate
 
@@ -453,22 +453,26 @@ class Optimizer:
         self, replica: Any, gradients: Sequence[Any], given: tuple[bool, ...]
     ) -> None:
         """Adds gradients to the sums of this replica, and updates if it is time."""
-        target = frames.frame()
         for total, gradient in zip(self._sums, gradients, strict=True):
             if replica is not None:
                 total.assign_add(gradient, read_value=False)
             else:
                 # Outside replica context a variable that sums its copies cannot be
                 # added to: the gradient goes to the first copy, and counts once.
-                old = target.copy(total.state_cell, 0)
-                new = jnp.asarray(old + gradient, old.dtype)
-                target.set_copy(total.state_cell, 0, new)
+                assignment.change_copy(
+                    total.state_cell, 0, functools.partial(_add, gradient)
+                )
         if replica is None:
-            self._finish(_find_idle(given))
+            self._run_finish(_find_idle(given))
         else:
             contexts.merge_replicas(
-                lambda _, marks: self._finish(_find_idle(marks)), (given,)
+                lambda _, marks: self._run_finish(_find_idle(marks)), (given,)
             )
+
+    @functools.cached_property
+    def _run_finish(self) -> Any:
+        """`_finish` as a compiled function, which no other thread interrupts."""
+        return function.Function(self._finish)
 
     def _finish(self, idle: tuple[int, ...]) -> None:
         """Counts the call; at the last one, reduces the sums and updates."""
@@ -529,6 +533,10 @@ def _is_local() -> bool:
     return port is not None and port.is_spmd
 
 
+def _add(gradient: Any, old: Any) -> Any:
+    return jnp.asarray(old + gradient, old.dtype)
+
+
 def _reduce_sum(cell: storage.Cell, value: Any, local: bool) -> Any:
     """Returns the sum over the replicas of the gradients that each accumulated."""
     if cell.copies == 1 or not cell.is_stacked:
@@ -564,6 +572,9 @@ def _split_pairs(pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
     for gradient, given in pairs:
         v = find_own_variable(given)
         if not isinstance(v, sharded_variable.ShardedVariable):
+            if isinstance(gradient, IndexedSlices):
+                where = row_positions.of_rows(gradient.indices, v.shape)
+                gradient = IndexedSlices(gradient.values, where, gradient.dense_shape)
             yield gradient, v
         elif gradient is None:
             yield from ((None, part) for part in v.variables)

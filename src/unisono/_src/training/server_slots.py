@@ -15,6 +15,7 @@ from unisono._src.state import frames, server_zeros, servers
 from unisono._src.state import rows as rows_lib
 from unisono._src.state.sharded_variable import ShardedVariable
 from unisono._src.state.variables import Variable
+from unisono._src.values import row_positions
 from unisono._src.values.indexed_slices import IndexedSlices
 
 if TYPE_CHECKING:
@@ -387,7 +388,7 @@ def _as_dense(gradient: Any, cell: Any) -> Any:
     if not isinstance(gradient, IndexedSlices):
         return gradient
     zeros = jnp.zeros(cell.shape, cell.dtype)
-    return zeros.at[gradient.indices].add(gradient.values, mode="drop")
+    return zeros.at[gradient.indices].add(gradient.values, **row_positions.LEAVE_OUT)
 
 
 def _apply(target: frames.StateFrame, change: servers.Change) -> None:
@@ -405,7 +406,9 @@ def _apply(target: frames.StateFrame, change: servers.Change) -> None:
         program = change.program
         new = jax.core.eval_jaxpr(program.jaxpr, program.consts, *given, *rest)
         return [
-            wholes[i].at[where[i]].set(x, mode="drop") if i in where else x
+            wholes[i].at[where[i]].set(x, **row_positions.LEAVE_OUT)
+            if i in where
+            else x
             for i, x in enumerate(new)
         ]
 

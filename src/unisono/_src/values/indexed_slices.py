@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from unisono._src.foundation import wide_numbers
 from unisono._src.foundation.public_names import publish
 from unisono._src.foundation.tensor_shape import TensorShape
-from unisono._src.values import array_operators
+from unisono._src.values import array_operators, row_positions
 
 
 @jax.tree_util.register_pytree_node_class
@@ -68,9 +69,11 @@ class IndexedSlices:
     def to_dense(self) -> jax.Array:
         """Returns the larger array, with zeros where there is no row.
 
-        Rows with the same index are added.
+        Rows with the same index are added. A position that a program computes and that
+        is not in the array adds nothing.
 
         Raises:
+            InvalidArgumentError: a position is known, and not in the array.
             ValueError: `dense_shape` is None, or not known yet.
         """
         if self._is_traced_shape:
@@ -84,8 +87,10 @@ class IndexedSlices:
                 "These IndexedSlices have no dense_shape, so they cannot become a "
                 "dense array; give dense_shape when you make them."
             )
-        zeros = jnp.zeros(self.shape, self.values.dtype)
-        return zeros.at[self.indices].add(self.values)
+        values = wide_numbers.as_jax(self.values, None, "the rows of IndexedSlices")
+        where = row_positions.of_rows(self.indices, self.shape)
+        zeros = jnp.zeros(self.shape, values.dtype)
+        return zeros.at[where].add(values, **row_positions.LEAVE_OUT)
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
         """Returns the arrays as JAX's children, and the dense shape as static data.
