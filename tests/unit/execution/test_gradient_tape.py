@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax._src import source_info_util
 
 import unisono
 from tests.parity.programs import (
@@ -203,6 +204,94 @@ def test_two_tapes_over_the_same_block_give_the_gradients_of_each():
 
     for found in both_ways(compute):
         assert plain(found) == ([5.0, 2.0], [20.0, 4.0])
+
+
+def test_a_tape_watches_what_the_tape_around_it_follows(v):
+    def compute():
+        with GradientTape() as outer:
+            y = v * v
+            with GradientTape(persistent=True) as inner:
+                inner.watch({"y": [y]})
+                z = unisono.square(y) * y
+            slope = inner.gradient(z, y)
+            rows = inner.jacobian(z, y)
+            none = inner.gradient(z, v, unconnected_gradients="zero")
+        return slope, rows, none, outer.gradient(slope, v)
+
+    for found in both_ways(compute):
+        # At y = 4: 3 y², the same, and 6 y times the slope of y.
+        assert plain(found) == (48.0, 48.0, 0.0, 96.0)
+
+
+def test_a_tape_watches_what_a_tape_inside_it_follows(x):
+    def compute(x):
+        with GradientTape() as outer:
+            with GradientTape() as inner:
+                inner.watch(x)
+                y = x * x
+                outer.watch(y)
+                z = y * y * x
+            slope = inner.gradient(z, x)
+        return slope, outer.gradient(slope, y)
+
+    for found in both_ways(compute, x):
+        # The slope is 4 y x² + y², in which y is 9, and x is 3 whatever y is.
+        assert plain(found) == (405.0, 54.0)
+
+
+def test_each_of_three_tapes_watches_a_value_of_the_one_around_it(v):
+    def compute():
+        with GradientTape() as first:
+            p = v * v
+            with GradientTape() as second:
+                second.watch(p)
+                q = p * 1.0
+                with GradientTape() as third:
+                    third.watch(q)
+                    z = q**3
+                slope = third.gradient(z, q)
+            curve = second.gradient(slope, p)
+        return slope, curve, first.gradient(curve, v)
+
+    for found in both_ways(compute):
+        assert plain(found) == (48.0, 24.0, 24.0)
+
+
+def test_a_tape_watches_a_value_of_a_tape_that_has_ended_or_is_stopped(v):
+    def compute():
+        with GradientTape():
+            ended = v * v
+        with GradientTape() as tape:
+            tape.watch(ended)
+            y, z = unisono.square(ended), ended * ended
+        with GradientTape() as outer:
+            stopped = v * v
+            with GradientTape() as inner:
+                inner.watch(stopped)
+                with outer.stop_recording():
+                    hidden = unisono.square(stopped)
+            slope = inner.gradient(hidden, stopped)
+        return tape.gradient([y, z], ended), slope, outer.gradient(stopped, v)
+
+    for found in both_ways(compute):
+        assert plain(found) == (16.0, 8.0, 4.0)
+
+
+@pytest.mark.parametrize("wrap", [lambda fn: fn, jax.jit, unisono.function])
+def test_a_tape_and_a_gradient_of_jax_are_in_each_other(wrap, x):
+    def slope(x):
+        with GradientTape() as tape:
+            tape.watch(x)
+            y = x**3
+        return tape.gradient(y, x)
+
+    def curve(x):
+        with GradientTape() as tape:
+            tape.watch(x)
+            found = jax.grad(lambda x: x**3)(x)
+        return tape.gradient(found, x)
+
+    assert plain(wrap(jax.grad(slope))(x)) == plain(wrap(curve)(x)) == 18.0
 
 
 def test_a_jacobian_has_the_axes_of_target_and_source(x):
@@ -586,6 +675,53 @@ def test_collectives_inside_the_tape_give_the_gradients_of_value_and_grad(how):
     found = execute(how, strategy, with_tape)
     for one, other in zip(found, expected, strict=True):
         assert local(strategy, one) == local(strategy, other)
+
+
+@pytest.mark.parametrize("how", EXECUTIONS)
+def test_a_watched_array_has_a_gradient_through_collectives(how):
+    strategy = mirrored(2)
+
+    def replica_fn(x):
+        with GradientTape() as outer:
+            outer.watch(x)
+            with GradientTape() as tape:
+                tape.watch(x)
+                # The array itself, and one that was computed from it.
+                mean, square = context().all_reduce("MEAN", [x, x * x])
+                rows = context().all_gather(x, axis=0)
+                y = jnp.sum(mean * square) + jnp.sum(rows * rows)
+            slope = tape.gradient(y, x)
+        return slope, outer.gradient(slope, x)
+
+    def total(x):
+        mean, square = jnp.mean(x, 0), jnp.mean(x * x, 0)
+        return 2 * (jnp.sum(mean * square) + jnp.sum(x * x))
+
+    x = np.array([[1.0], [2.0]], "float32")
+    slope = jax.grad(total)
+    curve = jax.grad(lambda x: jnp.sum(slope(x)))
+    found = execute(how, strategy, replica_fn, args=(per_replica(strategy, *x),))
+    for one, other in zip(found, [slope(x), curve(x)], strict=True):
+        np.testing.assert_allclose(local(strategy, one), other, rtol=1e-6)
+
+
+def test_the_names_of_operations_of_replicas_that_take_turns_stay_apart():
+    strategy = mirrored(2)
+    w = variable(strategy, 2.0)
+    seen = []
+
+    def replica_fn():
+        with GradientTape() as tape, jax.named_scope("mine"):
+            y = context().all_reduce("SUM", w * w)
+        slope = tape.gradient(y, w)
+        seen.append(str(source_info_util.current_name_stack()))
+        return slope
+
+    # Replicas pause in the scope, and in JAX's backward pass, which names operations.
+    for _ in range(3):
+        assert local(strategy, strategy.run(replica_fn)) == [8.0, 8.0]
+    assert seen == [""] * 6
+    assert not str(source_info_util.current_name_stack())
 
 
 @pytest.mark.parametrize("how", EXECUTIONS)

@@ -96,8 +96,101 @@ def test_a_custom_gradient_has_a_result_for_each_argument():
         y = made["a"] * 5.0 + made["b"] * 7.0
     gradients = tape.gradient(y, [a, b])
     assert gradients[0] == 7 and gradients[1] is None
+    with tf.GradientTape() as tape:
+        tape.watch(a)
+        y = tf.custom_gradient(lambda x: (x, lambda d: (d, d)))(a)
     with pytest.raises(ValueError, match="expected to return 1 gradients"):
-        tf.custom_gradient(lambda x: (x, lambda d: (d, d)))(a)
+        tape.gradient(y, a)
+
+
+WRAPPERS = [lambda fn: fn, tf.function, jax.jit, jax.checkpoint]
+
+
+@pytest.mark.parametrize("inner", WRAPPERS)
+@pytest.mark.parametrize("outer", WRAPPERS[:2])
+def test_a_custom_gradient_is_differentiated_again(inner, outer):
+    def value(x):
+        return inner(steep)(x) ** 2 + x**3
+
+    def with_tapes(x):
+        with tf.GradientTape() as second:
+            second.watch(x)
+            with tf.GradientTape() as first:
+                first.watch(x)
+                y = value(x)
+            slope = first.gradient(y, x)
+        return slope, second.gradient(slope, x)
+
+    x = tf.constant(3.0)
+    # The slope of `steep` is x², so that of its square is 4 x³. Of that, `steep` in the
+    # one factor has the slope x², and the other, x², that of a square.
+    expected = [4 * 27 + 27, 2 * 9 * 9 + 4 * 3 * 2 * 3 + 18]
+    assert [float(g) for g in outer(with_tapes)(x)] == expected
+    slope = jax.grad(value)
+    assert [float(outer(slope)(x)), float(outer(jax.grad(slope))(x))] == expected
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS)
+def test_a_custom_gradient_that_nobody_asks_for_is_no_error(wrap):
+    @tf.custom_gradient
+    def rough(x):
+        def gradient(upstream):
+            raise LookupError("no gradient here")
+
+        return tf.round(x), gradient
+
+    x = tf.constant(3.0)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        stopped = tf.stop_gradient(wrap(rough)(x)) + x
+        asked = wrap(rough)(x)
+    assert wrap(rough)(x) == 3
+    assert tape.gradient(stopped, x) == 1
+    with pytest.raises(LookupError, match="no gradient here"):
+        tape.gradient(asked, x)
+
+
+def test_a_custom_gradient_is_called_when_it_is_asked_for():
+    count = tf.Variable(0.0, trainable=False)
+
+    @tf.custom_gradient
+    def noted(x):
+        def gradient(upstream):
+            count.assign_add(1.0)
+            return upstream * count
+
+        return x, gradient
+
+    def compute(x):
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            y = noted(x)
+        return tape.gradient(y, x), tape.gradient(y, x)
+
+    x = tf.constant(3.0)
+    assert [float(g) for g in compute(x)] == [1, 2]
+    assert [float(g) for g in tf.function(compute)(x)] == [3, 4]
+    # Also after the program that called the function.
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.function(noted)(x)
+    assert tape.gradient(y, x) == 5 and count.numpy() == 5
+
+
+def test_a_custom_gradient_that_needs_values_that_are_gone_says_why():
+    count = tf.Variable(0.0, trainable=False)
+
+    @jax.checkpoint
+    @tf.custom_gradient
+    def noted(x):
+        return x, lambda upstream: upstream * count.assign_add(1.0) * x
+
+    x = tf.constant(3.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = noted(x)
+    with pytest.raises(RuntimeError, match="was assigned inside"):
+        tape.gradient(y, x)
 
 
 def test_a_custom_gradient_that_leaves_out_variables_is_refused():

@@ -15,7 +15,7 @@ from unisono._src.foundation import nest
 from unisono._src.foundation.public_names import publish
 from unisono._src.ops import tensors
 from unisono._src.state import trace_versions, variables
-from unisono._src.values import jax_tapes
+from unisono._src.values import jax_tapes, jax_traces
 
 
 def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
@@ -32,7 +32,7 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
     Raises:
         TypeError: `f` reads trainable variables, and its gradient takes no argument
             `variables`.
-        ValueError: the gradient returns too few or too many gradients.
+        ValueError: when the gradient is asked for: it returns too few or too many.
 
     >>> import unisono
     >>> @unisono.custom_gradient
@@ -116,42 +116,83 @@ def _flatten(
 def _attach(
     results: list[jax.Array], operands: list[jax.Array], gradient: Callable[..., Any]
 ) -> list[jax.Array]:
-    """Returns results whose gradients for operands `gradient` computes.
-
-    `gradient` may use values of the code around it. They become arguments, because it
-    runs later, when the gradient is asked for; so a gradient of the gradient finds what
-    they depend on.
-    """
-    shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in results]
-
-    def traced(*upstream: Any) -> Any:
-        with trace_versions.traced_once():
-            return gradient(*upstream)
-
-    program, out = jax.make_jaxpr(traced, return_shape=True)(*shapes)
-    structure = jax.tree.structure(out)
+    """Returns results whose gradients for operands `gradient` computes."""
+    if jax_traces.is_clean():
+        return results  # Nobody can ask for a gradient.
+    kept, compute = _prepare(results, gradient)
 
     # The results are computed by now. This identity only gives them their gradient.
     @jax.custom_vjp
-    def passed(results: Any, consts: Any, operands: Any) -> Any:
+    def passed(results: Any, kept: Any, operands: Any) -> Any:
         return results
 
-    def forward(results: Any, consts: Any, operands: Any) -> tuple[Any, Any]:
-        return results, (consts, operands)
+    def forward(results: Any, kept: Any, operands: Any) -> tuple[Any, Any]:
+        # JAX differentiates this rule for a gradient of the gradient, in which the
+        # results have the same gradient again.
+        return passed(results, kept, operands), (kept, operands)
 
-    def backward(kept: Any, upstream: Any) -> tuple[Any, Any, Any]:
-        consts, operands = kept
-        found = jax.core.eval_jaxpr(program.jaxpr, consts, *upstream)
-        grads = jax.tree.unflatten(structure, found)
+    def backward(saved: Any, upstream: Any) -> tuple[Any, Any, Any]:
+        kept, operands = saved
+        grads = compute(kept, upstream)
         fitted = [_fit(g, x) for g, x in zip(grads, operands, strict=True)]
         return None, None, fitted
 
     passed.defvjp(forward, backward)
     # Only through `passed` do gradients reach the operands.
     cut = jax.lax.stop_gradient(results)
-    consts = [jax_tapes.lower(x) for x in program.consts]
-    made: list[jax.Array] = passed(cut, consts, operands)
+    made: list[jax.Array] = passed(cut, kept, operands)
     return made
+
+
+def _prepare(
+    results: list[jax.Array], gradient: Callable[..., Any]
+) -> tuple[list[Any], Callable[[Any, Any], Any]]:
+    """Returns how to compute a gradient when it is asked for.
+
+    Returns:
+        The values around `gradient` that it needs, and a function of these values and
+        of the gradients of the results.
+    """
+
+    def call(kept: Any, upstream: Any) -> Any:
+        return gradient(*upstream)
+
+    if jax_traces.is_eager(jax_tapes.trace_below_tapes(jax_traces.current())):
+        # Only tapes can ask. Then the values around `gradient` are still there.
+        return [], call
+    # JAX may ask after the program that has these values is complete. So they become
+    # arguments, and a gradient of the gradient finds what they depend on.
+    shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in results]
+
+    def traced(*upstream: Any) -> Any:
+        with trace_versions.traced_once():
+            return gradient(*upstream)
+
+    try:
+        program, out = jax.make_jaxpr(traced, return_shape=True)(*shapes)
+    except Exception as error:
+        # Perhaps nobody asks. If a tape of the same program does, what failed because
+        # it was traced by itself, such as an assignment, is possible.
+        return [], _retry(call, error)
+    structure = jax.tree.structure(out)
+
+    def run(kept: Any, upstream: Any) -> Any:
+        found = jax.core.eval_jaxpr(program.jaxpr, kept, *upstream)
+        return jax.tree.unflatten(structure, found)
+
+    return [jax_tapes.lower(x) for x in program.consts], run
+
+
+def _retry(call: Callable[..., Any], error: Exception) -> Callable[[Any, Any], Any]:
+    """Returns `call`, which raises `error` if the values that it needs are gone."""
+
+    def again(kept: Any, upstream: Any) -> Any:
+        try:
+            return call(kept, upstream)
+        except jax.errors.UnexpectedTracerError:
+            raise error from None
+
+    return again
 
 
 def _fit(gradient: Any, operand: jax.Array) -> Any:

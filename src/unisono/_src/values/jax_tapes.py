@@ -169,7 +169,7 @@ def lower(x: Any) -> Any:
 
     Anything else is returned as it is.
     """
-    while isinstance(x, TapeTracer) and not jax_traces.trace_of(x).is_recording:
+    while isinstance(x, TapeTracer) and not jax_traces.trace_of(x).is_open:
         x = x.primal
     return x
 
@@ -179,6 +179,24 @@ def trace_below_tapes(trace: Any) -> Any:
     while isinstance(trace, _TapeTrace):
         trace = trace.parent_trace
     return trace
+
+
+def is_followed(x: Any, level: Any) -> bool:
+    """Whether a gradient that the running code is in depends on `x`.
+
+    Args:
+        x: a value.
+        level: the trace around the gradients that count.
+    """
+    trace = jax_traces.current()
+    while trace is not level:
+        if isinstance(trace, _TapeTrace):
+            if trace.is_recording and trace.find_tangent(x) is not None:
+                return True
+        elif isinstance(x, jax.core.Tracer) and jax_traces.trace_of(x) is trace:
+            return True
+        trace = trace.parent_trace
+    return False
 
 
 def is_traced(x: Any) -> bool:
@@ -227,6 +245,7 @@ class _TapeTrace(_LinearizeTrace):  # type: ignore[misc, valid-type]
     """The trace that is current while a recording is open.
 
     Attributes:
+        is_open: whether the block has not ended.
         is_recording: whether operations are recorded; if not, they pass through.
         watched: arrays that are followed, with their tangents, by their ids. The
             arrays are kept so that the ids are not given to others.
@@ -236,24 +255,42 @@ class _TapeTrace(_LinearizeTrace):  # type: ignore[misc, valid-type]
 
     def __init__(self, parent: Any, tangents: Any) -> None:
         super().__init__(parent, tangents, is_vjp=True)
-        self.is_recording = True
+        self.is_open = self.is_recording = True
         self.watched: dict[int, tuple[Any, Any]] = {}
         self.used: dict[int, Any] = {}
 
+    def strip(self, x: Any) -> Any:
+        """Returns a value as this trace meets it: without what gradients inside add."""
+        while isinstance(x, _LinearizeTracer):
+            around = jax_traces.trace_of(x).parent_trace
+            while around is not None and around is not self:
+                around = getattr(around, "parent_trace", None)
+            if around is None:
+                break
+            x = x.primal
+        return x
+
+    def watch(self, x: Any, tangent: Any) -> None:
+        """Gives a value, as this trace meets it, a tangent."""
+        # Some operations take the array of an ended tape's value in its place.
+        for same in (x, lower(x)):
+            self.watched[id(same)] = same, tangent
+
     def find_tangent(self, x: Any) -> Any:
         """Returns the tangent of a value, recording or not; None if it has none."""
-        while isinstance(x, _LinearizeTracer) and jax_traces.trace_of(x) is not self:
-            if not isinstance(x, TapeTracer):
-                return None
-            x = x.primal  # A value of an inner tape.
-        if isinstance(x, _LinearizeTracer):
+        x = self.strip(x)
+        if isinstance(x, _LinearizeTracer) and jax_traces.trace_of(x) is self:
             return None if type(x.tangent) is _Zero else x.tangent
         found = self.watched.get(id(x))
         return None if found is None else found[1]
 
     def to_primal_tangent_pair(self, val: Any) -> tuple[Any, Any]:
         """Returns a value without and with its derivative, as JAX's rules need it."""
-        if isinstance(val, _LinearizeTracer) and jax_traces.trace_of(val) is self:
+        is_tracer = isinstance(val, _LinearizeTracer)
+        if is_tracer and jax_traces.trace_of(val) is not self:
+            val = self.strip(val)  # Of a tape inside this one that has ended.
+            is_tracer = isinstance(val, _LinearizeTracer)
+        if is_tracer and jax_traces.trace_of(val) is self:
             if self.is_recording:
                 return val.primal, val.tangent
             return val.primal, _zero_tangent(val.primal)
@@ -400,11 +437,11 @@ class Recording:
             )
         self._block = _set_current_trace(self._trace)
         self._block.__enter__()
-        self._trace.is_recording = True
+        self._trace.is_open = self._trace.is_recording = True
 
     def close(self) -> None:
         """Ends the block; values that are followed go on as arrays."""
-        self._trace.is_recording = False
+        self._trace.is_open = self._trace.is_recording = False
         self._block.__exit__(None, None, None)
         self._block = None
 
@@ -428,12 +465,13 @@ class Recording:
 
     def watch(self, x: Any) -> None:
         """Follows an array from here on, wherever this object is used."""
+        met = self._trace.strip(x)
         # It has a tangent already, as a value of the block or from an earlier `watch`.
-        if self._trace.find_tangent(x) is not None:
+        if self._trace.find_tangent(met) is not None:
             return
-        if self._trace.was_used(x):
+        if self._trace.was_used(met):
             self.late.add(id(x))
-        self._trace.watched[id(x)] = (x, self._new_tangent(x))
+        self._trace.watch(met, self._new_tangent(met))
 
     def add_key(self, key: Any, like: Any, owner: Any) -> None:
         """Follows the values of a key from here on; `like` is one of them."""

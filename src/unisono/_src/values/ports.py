@@ -167,10 +167,10 @@ class LockstepPort(Port):
         # Inside a gradient. Without a gradient to pass on, go to the level of the
         # start, and wait there; else let JAX carry the meeting out of the gradient.
         arrays, rest = _split_arrays(payload)
-        lowered = [self._strip_gradients(x) for x in arrays]
-        is_constant = all(x is y for x, y in zip(arrays, lowered, strict=True))
-        if transpose is not None and not is_constant:
+        is_followed = any(jax_tapes.is_followed(x, self.level) for x in arrays)
+        if transpose is not None and is_followed:
             return self._make_differentiable(combine, rest, transpose)(arrays)
+        lowered = [self._strip_gradients(x) for x in arrays]
         with core.set_current_trace(self.level):
             return self._suspend((combine, _join_arrays(lowered, rest)))
 
