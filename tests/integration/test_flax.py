@@ -334,10 +334,10 @@ class Stack(nnx.Module):
 class StackProgram:
     """A stack, its optimizer, and a step that changes all of their state."""
 
-    def __init__(self, strategy, compiled=True, seed=0):
+    def __init__(self, strategy, compiled=True, seed=0, model=Stack):
         self.strategy = strategy
         with scope(strategy):
-            self.model = Stack(nnx.Rngs(seed, dropout=seed + 1))
+            self.model = model(nnx.Rngs(seed, dropout=seed + 1))
             self.optimizer = nnx.Optimizer(self.model, optax.adam(0.01), wrt=nnx.Param)
         is_function = compiled and strategy is not None
         self.step = uni.function(self.one_step) if is_function else self.one_step
@@ -356,8 +356,8 @@ class StackProgram:
         losses = self.strategy.run(one, args=(x,))
         return self.strategy.experimental_local_results(losses)
 
-    def train(self, steps=3):
-        x, _ = examples(8)
+    def train(self, steps=3, x=None):
+        x = examples(8)[0] if x is None else x
         losses = [self.step(x) for _ in range(steps)]
         state = nnx.state((self.model, self.optimizer))
         plain = nnx.filter_state(state, nnx.Not(nnx.RngKey))
@@ -380,6 +380,38 @@ def test_a_scan_over_layers_is_the_same_compiled_and_eager_on_two_replicas():
     assert {(r.placement, r.devices) for r in rows} == {("mirrored", 2)}
     key = eager.model.rngs.dropout.key
     assert (key.shape, key.get_raw_value().shape) == ((), ())
+
+
+def test_a_scan_over_layers_trains_on_uneven_batches():
+    # The stream that is an attribute counts in the scan, layer by layer.
+    class OwnDropout(nnx.Module):
+        def __init__(self, rngs):
+            self.linear = nnx.Linear(5, 5, rngs=rngs)
+            self.dropout = nnx.Dropout(0.2, rngs=rngs)
+
+        def __call__(self, x):
+            return self.dropout(nnx.relu(self.linear(x)))
+
+    class Model(nnx.Module):
+        def __init__(self, rngs):
+            make = nnx.vmap(OwnDropout, in_axes=0, out_axes=0)
+            self.blocks = nnx.split_rngs(splits=3)(make)(rngs)
+            self.stack = Stack(rngs)
+
+        def __call__(self, x):
+            scan = nnx.scan(in_axes=(nnx.Carry, 0), out_axes=nnx.Carry)
+            return self.stack(scan(lambda x, block: block(x))(x, self.blocks))
+
+    strategy, (x, _) = mirrored(2), examples(5)
+    uneven, found = per_replica(strategy, x[:3], x[3:]), []
+    for compiled in (True, False):
+        program = StackProgram(strategy, compiled, model=Model)
+        found.append(program.train(2, uneven))
+        count = program.model.blocks.dropout.rngs.count
+        assert count.get_raw_value().tolist() == [2, 2, 2]
+        origin = count._unisono_variable.state_cell.origin
+        assert origin.startswith(f"{__file__}:")
+    assert difference(*found) < 1e-5
 
 
 def test_a_scan_over_layers_goes_on_from_a_checkpoint(tmp_path):

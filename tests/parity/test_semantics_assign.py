@@ -367,10 +367,27 @@ def test_a_sync_on_read_variable_without_aggregation_is_written_but_not_read(s):
 
 
 @pytest.mark.feature("R09")
-def test_an_integer_is_divided_over_the_copies_without_its_remainder(s):
+@pytest.mark.parametrize("how", [EAGER, COMPILED])
+def test_an_integer_is_divided_over_the_copies_with_the_remainder_on_the_first(s, how):
+    # TensorFlow drops the remainder: it reads 4.
     v = on_read(s, 0)
-    v.assign(5)
-    assert (copies(v), plain(v)) == ([2, 2], 4)
+    across(how, lambda: v.assign(5))
+    assert (copies(v), plain(v)) == ([3, 2], 5)
+    large = 2**24 + 1  # No float32 has this value.
+    across(how, lambda: v.assign(large))
+    assert plain(v) == large
+
+
+@pytest.mark.feature("R09")
+@pytest.mark.parametrize("how", EXECUTIONS)
+def test_replicas_that_merge_assign_an_integer_with_its_remainder(s, how):
+    v = on_read(s, 0)
+
+    def assign(_):
+        v.assign(5, read_value=False)
+
+    execute(how, s, lambda: context().merge_call(assign))
+    assert (copies(v), plain(v)) == ([3, 2], 5)
 
 
 @pytest.mark.feature("R07")

@@ -12,10 +12,12 @@ from tests.parity.programs import (
     execute,
     mirrored,
     number,
+    numbers,
     on_read,
     plain,
     variable,
 )
+from tests.threads import at_once
 from unisono._src.state import frames
 
 
@@ -102,3 +104,15 @@ def test_numbers_and_random_keys_cannot_be_assigned_to_each_other():
         scale.assign(jax.random.key(1))
     keys.assign(jax.random.key(1))
     assert keys.value() == jax.random.key(1)
+
+
+@pytest.mark.needs_devices(4)
+def test_threads_that_read_a_variable_first_get_its_parts():
+    s = mirrored(4)
+    v = on_read(s, 0.0)
+    step = unisono.function(lambda x: s.run(lambda: v.assign(x * number())))
+    for x in range(60):
+        step(jnp.float32(x))
+        seen: list = []
+        at_once(*[lambda seen=seen: seen.append(copies(v))] * 3)
+        assert seen == [[x * i for i in numbers(4)]] * 3

@@ -7,6 +7,7 @@ import pytest
 
 import unisono as tf
 from tests.parity.programs import mirrored
+from tests.threads import at_once, repeated
 from unisono._src.training import random_generator
 
 Generator = tf.random.Generator
@@ -267,3 +268,33 @@ def test_the_global_generator_can_be_made_inside_a_function(monkeypatch):
     draw = tf.function(lambda: tf.random.get_global_generator().uniform([3]))
     first, second = draw(), draw()
     assert first.tolist() != second.tolist()
+
+
+def test_threads_draw_different_numbers():
+    generator, seen = Generator.from_seed(1), []
+    draw = repeated(lambda: seen.append(float(generator.uniform([]))), 40)
+    step = tf.function(lambda: generator.uniform([]))
+    step()
+    at_once(draw, draw, repeated(lambda: seen.append(float(step())), 40))
+    assert len(set(seen)) == 120
+
+
+@pytest.mark.needs_devices(2)
+def test_threads_draw_different_numbers_in_and_outside_replicas():
+    seen = []
+    with mirrored(2).scope():
+        generator = Generator.from_seed(1)
+
+    def draw():
+        seen.extend(map(float, drawn(mirrored(2), lambda: generator.uniform([]))))
+        seen.append(float(generator.uniform([])))
+
+    at_once(*[repeated(draw, 5)] * 2)
+    assert len(set(seen)) == 30
+
+
+def test_threads_share_the_generator_of_the_process(monkeypatch):
+    monkeypatch.setattr(random_generator, "_global", [])
+    seen = []
+    at_once(*[lambda: seen.append(tf.random.get_global_generator())] * 3)
+    assert len(set(map(id, seen))) == 1

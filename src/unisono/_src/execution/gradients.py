@@ -87,6 +87,13 @@ class GradientFrame(frames.StateFrame):
             if cell in self._differentiated:
                 self.note_assignment(cell, self.parent.whole(cell))
 
+    def begin_change(self, cell: Cell) -> None:
+        """Look at the newest value, which another thread may have stored."""
+        self.parent.begin_change(cell)
+        if not self.is_compiled and cell in self._differentiated:
+            newest = self.parent.copy(cell, ambient.current().copy)
+            self.note_assignment(cell, newest)
+
     def note_assignment(self, cell: Cell, value: Any) -> None:
         """Note a new value; later reads of it count for the variable's gradient."""
         start = self._differentiated.get(cell)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
-from unisono._src.execution import programs, traced_function
+from unisono._src.execution import host_inputs, programs, traced_function
 from unisono._src.foundation import whole_numbers
 from unisono._src.values import jax_traces
 
@@ -21,6 +22,10 @@ _MANY = 32
 # After so many programs that have gone, the traces of JAX's own functions go too. They
 # take about 1/30 of a program's memory.
 _GROUP = 256
+
+# How many seconds a thread waits for another one that traces the same function. Then it
+# traces by itself: the code that is traced may be waiting for this thread.
+_TRACE_SECONDS = 60.0
 
 
 @final
@@ -139,6 +144,37 @@ class KeptPrograms:
         self.plans: dict[Any, list[Any]] = {}
         # Several if the function does other things for other shapes.
         self._programs: dict[Any, list[programs.Program]] = {}
+        self._tracing = threading.RLock()
+
+    @contextlib.contextmanager
+    def wait_for_traces(self) -> Iterator[None]:
+        """Run a block while no other thread traces the function, if that ends soon.
+
+        So threads that call a new function at once trace it once, and create its
+        variables once.
+        """
+        is_alone = self._tracing.acquire(timeout=_TRACE_SECONDS)
+        try:
+            yield
+        finally:
+            if is_alone:
+                self._tracing.release()
+
+    def find_fed(
+        self, key: Any, leaves: list[Any], feeds: host_inputs.Feeds
+    ) -> programs.Program | None:
+        """Return the program of a call, if there is one, and pull its elements.
+
+        Args:
+            key: the signature, without the elements.
+            leaves: the arrays of the arguments.
+            feeds: the elements that the call takes from iterators.
+        """
+        if not feeds.plan:
+            for source in self.plans.get(key, ()):
+                feeds.pull(source)
+        fed_key = ((*key[0], *feeds.parts), *key[1:])
+        return self.find(fed_key, [*leaves, *feeds.arrays])
 
     def find(self, key: Any, leaves: Sequence[Any]) -> programs.Program | None:
         """Return the program of a signature for these arrays, if there is one."""

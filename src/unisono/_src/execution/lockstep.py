@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from jax._src import config
+from jax._src import config, source_info_util
 
 from unisono._src.execution import contexts
 from unisono._src.foundation import ambient, errors, library_hooks, nest
@@ -33,6 +33,10 @@ _STATES: tuple[Any, ...] = tuple(
 )
 _GETTERS = tuple(s.get_local for s in _STATES)
 _DEVICE = _STATES.index(config.config_states["jax_default_device"])
+
+# Where JAX keeps the names that the operations of a thread get. A replica may be paused
+# inside a `jax.named_scope`, or in the backward pass of a gradient, which names them.
+_NAMES = source_info_util._source_info_context  # noqa: SLF001
 
 # Pairs of a setting and the value to give it.
 _Changes = list[tuple[Any, Any]]
@@ -58,6 +62,7 @@ class _Replica:
         settings: JAX's settings as it left them.
         enter: the settings to change when it resumes.
         leave: the settings to change when it pauses.
+        names: the names that JAX gives its operations, as it left them.
         locals: the thread-local objects of libraries as it left them, or None.
         greenlet: the greenlet that its function runs in.
         request: while it waits, the function that merges and its own payload.
@@ -71,6 +76,7 @@ class _Replica:
         self.settings = settings
         self.enter: _Changes = []
         self.leave: _Changes = []
+        self.names = _NAMES.context
         self.locals: library_hooks.Locals | None = None
         self.greenlet = greenlet
         self.request: Any = None
@@ -84,6 +90,7 @@ class _Surroundings:
     Attributes:
         state: the frame of variable values.
         settings: JAX's settings.
+        names: the names that JAX gives operations.
         locals: the thread-local objects of libraries; None if no library that has any
             is loaded.
     """
@@ -91,6 +98,7 @@ class _Surroundings:
     def __init__(self) -> None:
         self.state: frames.StateFrame = ambient.current().state or frames.EAGER
         self.settings = _read_settings()
+        self.names = _NAMES.context
         self.locals = _library_locals()
 
 
@@ -137,6 +145,8 @@ def run(placement: storage.Placement, calls: Sequence[Callable[[], Any]]) -> lis
         replica = _Replica(frame, common.settings, greenlet.greenlet(call))
         if is_eager:
             _give_device(replica, topology.devices[i], common)
+        else:
+            replica.names = _extend_names(common.names, replica_scope(i))
         replicas.append(replica)
     try:
         return _run_rounds(replicas, common)
@@ -145,6 +155,16 @@ def run(placement: storage.Placement, calls: Sequence[Callable[[], Any]]) -> lis
         waiting = [r for r in replicas if r.greenlet and not r.greenlet.dead]
         if waiting:
             _stop_all(waiting, common)
+
+
+def replica_scope(index: int | str) -> str:
+    """Return the name scope that the operations of a replica get in a program."""
+    return f"replica_{index}"
+
+
+def _extend_names(names: Any, scope: str) -> Any:
+    """Return the names that JAX gives operations in a further scope."""
+    return names.replace(name_stack=names.name_stack.extend(scope))
 
 
 def _give_device(replica: _Replica, device: Any, common: _Surroundings) -> None:
@@ -191,8 +211,13 @@ def _resume(replica: _Replica, common: _Surroundings, answer: tuple[Any, ...]) -
         state.set_local(value)
     if replica.locals is not None:
         replica.locals.apply()
+    _NAMES.context = replica.names
     try:
         given = replica.greenlet.switch(*answer)
+    except FloatingPointError as error:
+        # JAX, with `jax_debug_nans`, knows the operation, but not the replica.
+        error.add_note(f"It was computed on replica {replica.frame.port.index}.")
+        raise
     finally:
         _restore_common(replica, common)
         _separate_versions(common)
@@ -218,6 +243,7 @@ def _separate_versions(common: _Surroundings) -> None:
 
 def _restore_common(replica: _Replica, common: _Surroundings) -> None:
     """Save the surroundings of a replica that pauses, and restore the common ones."""
+    replica.names, _NAMES.context = _NAMES.context, common.names
     now = _read_settings()
     if not all(map(operator.is_, now, replica.settings)):
         # It is paused inside a block that changes settings, or has left one.

@@ -13,7 +13,7 @@ from unisono._src.foundation import ambient
 from unisono._src.foundation.options import VariableAggregation
 from unisono._src.state import assignment, frames, reading, servers, variables
 from unisono._src.state.storage import Policy
-from unisono._src.values import jax_traces
+from unisono._src.values import collectives, jax_traces
 
 
 def make(value: Any, **options: Any) -> variables.Variable:
@@ -86,7 +86,22 @@ def assign(kept: variables.Variable, op: str, value: Any) -> None:
             assignment.write_own(kept, op, value)
             return
     elif cell.policy is Policy.ON_READ and not in_replica and op != assignment.REPLACE:
+        if not frames.frame().is_compiled:
+            _add_to_copies(kept, value if op == assignment.ADD else -value)
+            return
         old = reading.read(kept)
         value = old + value if op == assignment.ADD else old - value
         op = assignment.REPLACE
     assignment.assign(kept, op, value, False)
+
+
+def _add_to_copies(kept: variables.Variable, value: Any) -> None:
+    """Add to the aggregate of an ON_READ variable, outside replicas and programs."""
+    # Copy by copy: their aggregate, which is read from all workers, is not needed, and
+    # what other threads add meanwhile stays.
+    cell = kept.state_cell
+    every = cell.topology.local if cell.is_stacked else [None]
+    delta = collectives.release(collectives.own_copy(assignment.convert(cell, value)))
+    for index in every:
+        if cell.aggregation is not VariableAggregation.SUM or not index:
+            assignment.change_copy(cell, index, lambda old: old + delta)

@@ -6,13 +6,15 @@ replica draws from it depends on the index of the replica as well.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 
 from unisono._src.foundation import ambient
+from unisono._src.state import frames, storage
 
 
 def wrap_next_key(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -23,7 +25,8 @@ def wrap_next_key(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def draw(self: Any, *args: Any, **kwargs: Any) -> Any:
-        key = original(self, *args, **kwargs)
+        with _hold_state(self):
+            key = original(self, *args, **kwargs)
         frame = ambient.current()
         if frame.mode != ambient.REPLICA or frame.port is None:
             return key
@@ -32,3 +35,18 @@ def wrap_next_key(original: Callable[..., Any]) -> Callable[..., Any]:
         return jax.random.fold_in(key, frame.replica.replica_id_in_sync_group)
 
     return draw
+
+
+@contextlib.contextmanager
+def _hold_state(generator: Any) -> Iterator[None]:
+    """Let no other thread read a generator's state before a block has moved it on."""
+    # `count` is Flax's, `state` is Keras'.
+    state = getattr(generator, "count", getattr(generator, "state", None))
+    kept = getattr(state, "_unisono_variable", None)
+    # Other workers, which meet in an assignment, are not waited for with the lock.
+    if kept is None or kept.state_cell.is_spread:
+        yield
+        return
+    with storage.LOCK:
+        frames.frame().begin_change(kept.state_cell)
+        yield

@@ -8,7 +8,7 @@ they exchange values through a port. See docs/decisions/0003.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -18,10 +18,12 @@ import numpy as np
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import ReduceOp, VariableAggregation
 from unisono._src.machines import partition
+from unisono._src.machines.topology import AXIS
 from unisono._src.state import (
     aggregation,
     conversion,
     frames,
+    holding,
     mirroring,
     reading,
     servers,
@@ -125,10 +127,54 @@ def _write_one(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
 
 def _write_copy(cell: storage.Cell, op: str, value: Any, index: int | None) -> Any:
     """Writes one replica's copy of a cell, and returns its new value."""
+    if op != REPLACE:
+        return change_copy(cell, index, lambda old: _apply(op, old, value))
+    frames.frame().set_copy(cell, index, value)
+    return value
+
+
+def change_copy(cell: storage.Cell, index: int | None, fn: Callable[[Any], Any]) -> Any:
+    """Replaces one replica's copy of a cell by a function of it, and returns that.
+
+    Args:
+        cell: the cell.
+        index: the replica; None for the first one of this process.
+        fn: the function. It must not wait for anything.
+    """
     target = frames.frame()
-    new = _apply(op, target.copy(cell, index) if op != REPLACE else None, value)
-    target.set_copy(cell, index, new)
+    # Under the lock, so that nothing is lost which other threads store.
+    with storage.LOCK:
+        target.begin_change(cell)
+        new = fn(target.copy(cell, index))
+        target.set_copy(cell, index, new)
     return new
+
+
+def change_whole(
+    cell: storage.Cell, fn: Callable[[Any], Any], among_workers: bool
+) -> None:
+    """Replaces the value of a cell that is not per replica by a function of it.
+
+    Args:
+        cell: the cell.
+        fn: the function. It must not wait for anything.
+        among_workers: whether all workers must find the same value.
+
+    Raises:
+        ValueError: workers have found different values.
+    """
+    target, seen, new = frames.frame(), None, None
+    if among_workers:
+        # Other workers are waited for without the lock.
+        seen = cell.array
+        new = fn(reading.common_value(cell, target))
+        check_workers(cell, new)
+    with storage.LOCK:
+        target.begin_change(cell)
+        # Another thread may have changed the value while the workers met.
+        if seen is None or cell.array is not seen:
+            new = fn(reading.common_value(cell, target))
+        target.set_whole(cell, new)
 
 
 def lockstep_signal(cell: storage.Cell) -> ports.NeedsLockstep:
@@ -176,16 +222,18 @@ def _write_cross(
     if getattr(value, "state_cell", None) is not None:
         value = _read_without_aggregation(value)
     target = frames.frame()
-    old = reading.common_value(cell, target) if op != REPLACE else None
     if isinstance(value, distributed.Mirrored):
         value = value.values[0] if cell.is_spread else value.whole
     # JAX does not add arrays of different devices, so the value moves to the cell's.
     delta = convert(cell, _move_to_cell(cell, value, frame))
-    new = _apply(op, old, delta)
     # Workers may have computed different values. An aggregate is the same for all.
-    if cell.is_spread and frame.state is None and not is_combined:
-        check_workers(cell, new)
-    target.set_whole(cell, new)
+    among_workers = cell.is_spread and frame.state is None and not is_combined
+    if op != REPLACE:
+        change_whole(cell, lambda old: _apply(op, old, delta), among_workers)
+    else:
+        if among_workers:
+            check_workers(cell, delta)
+        target.set_whole(cell, delta)
     if not read_value:
         return None
     # TensorFlow returns a mirrored value from an assignment across replicas.
@@ -243,15 +291,42 @@ def _write_cross_on_read(
             "a single value in cross-replica context; reduce the value first."
         )
     new = convert(cell, value)
-    if variable.state_cell.aggregation is VariableAggregation.SUM:
-        # So that reading, which adds up the replicas' values, gives the one assigned.
-        new = (new / cell.copies).astype(cell.dtype)
     target = frames.frame()
     if cell.is_stacked and not (frame.port is not None and frame.port.is_spmd):
-        target.set_whole(cell, jnp.broadcast_to(new, cell.stored_shape))
+        target.set_whole(cell, make_copies(cell, new))
     else:
-        target.set_copy(cell, None, new)
+        first, others = _divide(cell, new)
+        if first is not others:
+            first = jnp.where(jax.lax.axis_index(AXIS) == 0, first, others)
+        target.set_copy(cell, None, first)
     return reading.read(variable) if read_value else None
+
+
+def make_copies(cell: storage.Cell, value: Any) -> Any:
+    """Returns the values of all replicas that a sync-on-read variable reads as one.
+
+    Args:
+        cell: the cell of the variable; it is stacked.
+        value: the value to read.
+    """
+    first, others = _divide(cell, value)
+    copies = jnp.broadcast_to(others, cell.stored_shape)
+    return copies if first is others else copies.at[0].set(first)
+
+
+def _divide(cell: storage.Cell, value: Any) -> tuple[Any, Any]:
+    """Returns the values of the first and of every other copy that read as `value`."""
+    if cell.aggregation is not VariableAggregation.SUM or cell.copies == 1:
+        return value, value
+    if not jnp.issubdtype(cell.dtype, jnp.integer):
+        share = (value / cell.copies).astype(cell.dtype)
+        return share, share
+    # Not by way of floating-point numbers, which are not exact. TensorFlow drops the
+    # remainder; here the first copy has it, so that reading gives the value again.
+    if cell.copies > jnp.iinfo(cell.dtype).max:  # type: ignore[no-untyped-call]
+        return value, jnp.zeros_like(value)
+    share = jax.lax.div(value, jnp.full_like(value, cell.copies))
+    return value - share * (cell.copies - 1), share
 
 
 # Replica context, aggregating.
@@ -320,8 +395,7 @@ def _write_at_once(
     cell = variable.state_cell
     is_mean = cell.aggregation is VariableAggregation.MEAN
     is_first = cell.aggregation is VariableAggregation.ONLY_FIRST_REPLICA
-    # A cell whose copies may differ must be compared before the first one is read.
-    if not jax_traces.is_clean() or cell.is_suspect:
+    if not jax_traces.is_clean():
         return None
     if is_first or all(map(operator.is_, payloads, payloads[1:])):
         if not is_mean and not is_first:
@@ -329,6 +403,11 @@ def _write_at_once(
             return None
         payloads = payloads[:1]
     with storage.LOCK:
+        if cell.holder is not None:
+            holding.wait_to_change(cell)
+        # A cell whose copies may differ must be compared before the first one is read.
+        if cell.is_suspect:
+            return None
         storage.check_has_value(cell)
         topology = cell.topology
         new = collectives.update_at_once(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import jax
 
-from unisono._src.state import frames, servers, trace_versions
+from unisono._src.foundation import ambient
+from unisono._src.state import frames, servers, storage, trace_versions
+from unisono._src.state.storage import Policy
 
 
 def draw(variable: Any, fn: Callable[[Any], Any]) -> Any:
@@ -22,9 +25,11 @@ def draw(variable: Any, fn: Callable[[Any], Any]) -> Any:
     """
     cell = variable.state_cell
     if cell.home is None:
-        old = variable.read_value()
-        variable.assign(fn(old))
-        return old
+        with storage.LOCK if _is_done_alone(cell) else contextlib.nullcontext():
+            frames.frame().begin_change(cell)
+            old = variable.read_value()
+            variable.assign(fn(old))
+            return old
     closed = jax.make_jaxpr(fn)(jax.ShapeDtypeStruct(cell.shape, cell.dtype))
     change = servers.Change((cell,), "program", (), closed, is_draw=True)
     target = frames.frame()
@@ -35,3 +40,15 @@ def draw(variable: Any, fn: Callable[[Any], Any]) -> Any:
         return old
     trace_versions.EAGER.note_change()
     return cell.home.group.read([cell], {cell: [change]})[0]
+
+
+def _is_done_alone(cell: storage.Cell) -> bool:
+    """Whether a cell is read and assigned without a meeting of replicas or workers.
+
+    They are never waited for with the lock of all cells.
+    """
+    frame = ambient.current()
+    if frame.mode == ambient.UPDATE or cell.policy is Policy.PLAIN:
+        return True
+    is_local = storage.sees_copy(cell, frame) or not cell.is_spread
+    return cell.policy is Policy.ON_READ and is_local

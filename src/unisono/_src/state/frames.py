@@ -16,8 +16,8 @@ import jax.numpy as jnp
 
 from unisono._src.foundation import ambient, errors
 from unisono._src.machines.topology import Topology
+from unisono._src.state import holding, storage, trace_versions
 from unisono._src.state import rows as rows_lib
-from unisono._src.state import storage, trace_versions
 from unisono._src.state.servers import Change
 from unisono._src.state.storage import Cell, Policy
 from unisono._src.values import collectives, jax_tapes, jax_traces
@@ -79,6 +79,9 @@ class StateFrame(abc.ABC):
             compute: returns the new values, as far as they are known here.
         """
 
+    def begin_change(self, cell: Cell) -> None:  # noqa: B027
+        """Prepares a change that depends on the value; call it with the lock held."""
+
     def note_assignment(self, cell: Cell, value: Any) -> None:  # noqa: B027
         """Notes a value that was written through another frame."""
 
@@ -110,6 +113,9 @@ class EagerFrame(StateFrame):
             if cell.drafts and not cell.settle():
                 raise errors.diverging_copies_error(cell.name, cell.origin)
             cell.escape()
+            if cell.is_everywhere:
+                # JAX lists the pieces now, before several threads have the array.
+                collectives.shards(cell.array, cell.topology)
             return cell.array
 
     def copy(self, cell: Cell, index: int | None) -> Any:
@@ -133,12 +139,20 @@ class EagerFrame(StateFrame):
             return collectives.place(array, cell.topology.devices[index or 0])
         return array
 
+    def begin_change(self, cell: Cell) -> None:
+        """Waits until no other thread holds the cell; the lock must be held."""
+        if cell.holder is not None:
+            holding.wait_to_change(cell)
+
     def set_whole(self, cell: Cell, value: Any) -> None:
         """Replaces the array that the cell stores."""
         check_level(cell, value, ())
         if cell.home is not None:
             self.change(Change((cell,), "assign", (value,)), lambda: [value])
-        else:
+            return
+        with storage.LOCK:
+            if cell.holder is not None:
+                holding.wait_to_change(cell)
             cell.store(value)
 
     def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
@@ -147,25 +161,12 @@ class EagerFrame(StateFrame):
         if not cell.is_everywhere:
             self.set_whole(cell, value)
             return
-        if cell.split is not None:
-            # The parts on the devices are replaced by `settle`, if all drafts agree.
-            cell.drafts[cell.topology.first if index is None else index] = value
-            cell.is_suspect = True
+        with storage.LOCK:
+            if cell.holder is not None:
+                holding.wait_to_change(cell)
+            _store_copy(cell, index, value)
             trace_versions.EAGER.note_change()
             cell.escape()
-            return
-        # A JAX array cannot change in part: take the pieces of all replicas, exchange
-        # one, and make a new array of the same buffers.
-        pieces = list(collectives.shards(cell.array, cell.topology))
-        here = cell.topology.position(index)
-        shape = pieces[here].shape
-        device = cell.topology.local_devices[here]
-        pieces[here] = jax.device_put(jnp.reshape(value, shape), device)
-        cell.array = cell.topology.assemble(cell.stored_shape, cell.sharding, pieces)
-        # The other copies should follow; until a check they may differ.
-        cell.is_suspect = cell.is_replicated
-        trace_versions.EAGER.note_change()
-        cell.escape()
 
     def create(self, cell: Cell, value: Any) -> None:
         """Stores the first value in all copies."""
@@ -187,6 +188,25 @@ class EagerFrame(StateFrame):
             check_operand(change.cells[0], operand, ())
         trace_versions.EAGER.note_change()
         change.cells[0].home.group.apply([change])
+
+
+def _store_copy(cell: Cell, index: int | None, value: Any) -> None:
+    """Stores one replica's copy of a cell that every device has, or a part of it."""
+    topology = cell.topology
+    if cell.split is not None:
+        # The parts on the devices are replaced by `settle`, if all drafts agree.
+        cell.drafts[topology.first if index is None else index] = value
+        cell.is_suspect = True
+        return
+    # A JAX array cannot change in part: take the pieces of all replicas, exchange one,
+    # and make a new array of the same buffers.
+    pieces = list(collectives.shards(cell.array, topology))
+    here = topology.position(index)
+    shape, device = pieces[here].shape, topology.local_devices[here]
+    pieces[here] = jax.device_put(jnp.reshape(value, shape), device)
+    cell.array = topology.assemble(cell.stored_shape, cell.sharding, pieces)
+    # The other copies should follow; until a check they may differ.
+    cell.is_suspect = cell.is_replicated
 
 
 EAGER = EagerFrame()
@@ -241,7 +261,8 @@ def peek(cell: Cell) -> Any:
         return source.copy(cell, 0)
     if not (cell.is_stacked or cell.is_replicated):
         return cell.array
-    piece = collectives.shards(cell.array, cell.topology)[0]
+    with storage.LOCK:
+        piece = collectives.shards(cell.array, cell.topology)[0]
     return collectives.release(piece.reshape(cell.shape))
 
 

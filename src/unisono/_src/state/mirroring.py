@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from unisono._src.foundation import errors
+from unisono._src.state import holding, storage
 from unisono._src.state.storage import Cell
 from unisono._src.values import collectives
 from unisono._src.workers import eager_exchange
@@ -34,6 +35,20 @@ def verify(
     """
     if not cell.is_suspect:
         return
+    if among_workers and cell.is_spread:
+        # Without the lock, because other workers are waited for.
+        _verify(cell, before, True)
+        return
+    with storage.LOCK:
+        if cell.holder is not None:
+            # Another thread writes the copies one after the other, and has not ended.
+            holding.wait_to_read(cell)
+        if cell.is_suspect:
+            _verify(cell, before, False)
+
+
+def _verify(cell: Cell, before: tuple[Any, bool] | None, among_workers: bool) -> None:
+    """Compares the copies of a suspect cell; see `verify`."""
     if cell.split is not None:
         is_same = not cell.drafts or cell.settle()
         if not is_same and before is not None:
@@ -43,7 +58,6 @@ def verify(
         if not is_same:
             raise errors.diverging_copies_error(cell.name, cell.origin)
         return
-    among_workers = among_workers and cell.is_spread
     # Copies that are equal here may still differ from those of other workers.
     cell.is_suspect = cell.is_spread and not among_workers
     first, *others = collectives.shards(cell.array, cell.topology)
@@ -91,5 +105,13 @@ def unescape(cells: Iterable[Cell]) -> None:
         if cell.is_suspect:
             verify(cell, among_workers=True)
         if cell.escaped:
-            cell.array = cell.duplicate()
+            try:
+                cell.array = cell.duplicate()
+            except FloatingPointError as error:
+                # With `jax_debug_nans` JAX looks at copies, too.
+                error.add_note(
+                    f"The variable '{cell.name}' (created at {cell.origin}) has a "
+                    "number that is not finite."
+                )
+                raise
             cell.escaped = False

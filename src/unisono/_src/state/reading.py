@@ -145,8 +145,11 @@ def common_value(cell: storage.Cell, source: frames.StateFrame) -> Any:
 
     Eagerly, with other workers, it is this worker's copy: a computation with the whole
     array would be a program that all workers must run.
+
+    Raises:
+        ValueError: the copies differ, so that there is no such value.
     """
-    is_eager = not source.is_compiled
-    return (
-        source.copy(cell, None) if is_eager and cell.is_spread else source.whole(cell)
-    )
+    if source.is_compiled:
+        return source.whole(cell)
+    mirroring.verify(cell)
+    return source.copy(cell, None) if cell.is_spread else source.whole(cell)

@@ -17,7 +17,7 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
-from unisono._src.foundation import ambient, errors
+from unisono._src.foundation import ambient, errors, printable
 from unisono._src.foundation.options import CommunicationOptions
 from unisono._src.machines import partition
 from unisono._src.machines.topology import Topology
@@ -89,8 +89,10 @@ class Clock:
     escapes = 0
 
 
-# Held from taking arrays out of cells to putting new ones in: a step in another thread
-# donates the arrays it takes, and they must not be read meanwhile. It is reentrant
+# Held from taking arrays out of cells to putting new ones in, by steps and by eager
+# changes: what another thread stores meanwhile would be lost, and a step donates the
+# arrays it takes, so that they must not be read. Nobody holds it while code of the
+# program, a server or another worker is waited for (see `holding`). It is reentrant
 # because a signal handler may read variables while its own thread holds the lock.
 LOCK = threading.RLock()
 _serial = itertools.count()
@@ -112,6 +114,8 @@ class Cell:
         drafts: for a cell that is cut, the values that replicas have written in turn,
             by replica; not stored yet.
         escaped: whether someone else may hold the array.
+        holder: the code that changes the cell in several parts; see `holding`. None if
+            there is none.
         home: where parameter servers have the value; None if it is here, in `array`.
         is_everywhere: whether each device of the topology holds the array or a part.
         is_replicated: whether each replica's device holds all of the array.
@@ -128,7 +132,7 @@ class Cell:
 
     __slots__ = (
         "__weakref__", "aggregation", "array", "copies", "drafts", "dtype", "escaped",
-        "home", "is_everywhere", "is_replicated", "is_spread", "is_stacked",
+        "holder", "home", "is_everywhere", "is_replicated", "is_spread", "is_stacked",
         "is_suspect", "name", "origin", "owner", "parameter_device", "placement",
         "policy", "serial", "shape", "sharding", "split", "stored_shape", "topology",
     )  # fmt: skip
@@ -149,7 +153,8 @@ class Cell:
         self.topology: Any = placement.topology if placement else None
         self.parameter_device = placement.parameter_device if placement else None
         self.copies = placement.topology.replicas if placement else 1
-        self.name = name
+        # Names are for people: every message and `repr` shows them.
+        self.name = name if name.isprintable() else printable.escape(name)
         self.origin = origin
         # Set by the variable: how values that replicas assign become one, and the
         # strategy in whose scope it was made.
@@ -170,6 +175,7 @@ class Cell:
         self.array: Any = None
         self.escaped = False
         self.is_suspect = False
+        self.holder: Any = None
         self.serial = next(_serial)
         self.home: Home | None = None
         if policy is Policy.SERVER and placement is not None and placement.servers:
@@ -194,11 +200,14 @@ class Cell:
         if self.home is not None:
             self.home.group.create(self, array)
             return
-        self.array = self._place(array)
-        # What replicas had written one by one is gone, so nothing is left to compare.
-        self.drafts, self.is_suspect = {}, False
-        if not is_fresh:
-            self.escape()
+        placed = self._place(array)
+        # A step of another thread would overwrite what is stored while it runs.
+        with LOCK:
+            self.array = placed
+            # What replicas had written one by one is gone: nothing is left to compare.
+            self.drafts, self.is_suspect = {}, False
+            if not is_fresh:
+                self.escape()
 
     def _place(self, array: Any) -> Any:
         """Returns the array where the cell keeps it."""
@@ -381,7 +390,7 @@ def check_has_value(cell: Cell) -> None:
         return
     if cell.array is not None and not cell.array.is_deleted():
         return
-    why = "the call that was creating it failed"
+    why = "the call that creates it has failed or not ended"
     if cell.array is not None:
         why = "a step that was updating it in place failed while it ran"
     raise errors.FailedPreconditionError(
@@ -391,8 +400,12 @@ def check_has_value(cell: Cell) -> None:
 
 
 def stored_array(cell: Cell) -> Any:
-    """Returns the array of a cell, which a server may have."""
-    return cell.array if cell.home is None else cell.home.group.read([cell])[0]
+    """Returns the array of a cell, which a server may have; the caller may keep it."""
+    if cell.home is not None:
+        return cell.home.group.read([cell])[0]
+    with LOCK:
+        cell.escape()
+        return cell.array
 
 
 def check_type(cell: Cell, value: Any) -> None:

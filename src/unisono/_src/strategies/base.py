@@ -194,7 +194,8 @@ class Strategy:
             if compiled is not None:
                 return compiled.for_strategy(self)(*args, **kwargs)
             # An outer program is being compiled already: `fn` becomes a part of it.
-            fn = function.python_function(fn)
+            if not function.is_compiling():
+                fn = function.python_function(fn)
         return self._run(fn, tuple(args), kwargs)
 
     def _run(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

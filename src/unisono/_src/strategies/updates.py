@@ -11,7 +11,7 @@ import jax
 from unisono._src.execution import lockstep, merging
 from unisono._src.foundation import ambient, errors, nest
 from unisono._src.machines.topology import Topology
-from unisono._src.state import frames, mirroring
+from unisono._src.state import frames, holding, mirroring
 from unisono._src.values import distributed
 
 
@@ -51,16 +51,17 @@ def update(
         return _update_traced(topology, var, fn, args, kwargs, group, in_turns)
     # Eager: each copy is updated in turn, and afterwards all must still be equal
     # (docs/decisions/0006).
-    before = cell.array, cell.is_suspect
     results = []
-    for i, copy in zip(
-        lockstep.replicas_in_turn(cell.topology), var.values, strict=True
-    ):
-        own_args, own_kwargs = distributed.unwrap((args, kwargs), i, count)
-        with _copy_frame(i, cell.topology):
-            results.append(fn(copy, *own_args, **own_kwargs))
-    # If copies differ, the array from before is put back.
-    mirroring.verify(cell, before, among_workers=True)
+    with holding.hold([cell], f"an update of the variable '{cell.name}'"):
+        before = cell.array, cell.is_suspect
+        for i, copy in zip(
+            lockstep.replicas_in_turn(cell.topology), var.values, strict=True
+        ):
+            own_args, own_kwargs = distributed.unwrap((args, kwargs), i, count)
+            with _copy_frame(i, cell.topology):
+                results.append(fn(copy, *own_args, **own_kwargs))
+        # If copies differ, the array from before is put back.
+        mirroring.verify(cell, before, among_workers=True)
     return _group_results(results, group, topology)
 
 

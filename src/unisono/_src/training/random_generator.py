@@ -6,6 +6,7 @@ import enum
 import math
 import operator
 import os
+import threading
 from collections.abc import Sequence
 from typing import Any, TypeAlias, final
 
@@ -575,6 +576,7 @@ def _check_range(low: Any, high: Any) -> None:
 
 
 _global: list[Generator] = []
+_global_lock = threading.Lock()
 
 
 def get_global_generator() -> Generator:
@@ -588,9 +590,12 @@ def get_global_generator() -> Generator:
         asking = ambient.swap(ambient.ROOT)
         try:
             with jax_traces.compute_at_once():
-                _global.append(Generator.from_non_deterministic_state())
+                made = Generator.from_non_deterministic_state()
         finally:
             ambient.swap(asking)
+        with _global_lock:
+            # Another thread may have made one meanwhile; all must draw from the same.
+            _global[:] = _global or [made]
     return _global[0]
 
 

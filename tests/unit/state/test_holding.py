@@ -1,4 +1,4 @@
-"""Steps that call Python run one at a time, whatever other threads do."""
+"""Threads wait for code that changes a variable in several parts."""
 
 import concurrent.futures
 import logging
@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import unisono as tf
-from unisono._src.execution import callback_turns
+from tests.parity.programs import mirrored, variable
+from tests.threads import at_once, repeated
+from unisono._src.state import holding
 
 
 @pytest.fixture
@@ -120,7 +122,7 @@ def test_a_step_that_calls_python_leaves_no_copy_for_the_next_one(monkeypatch):
 
 
 def test_the_log_says_for_whom_a_step_waits(pool, monkeypatch, caplog):
-    monkeypatch.setattr(callback_turns, "_NEWS", 0.05)
+    monkeypatch.setattr(holding, "_NEWS", 0.05)
     v, gate = tf.Variable(0.0), Gate()
 
     @tf.function
@@ -140,4 +142,93 @@ def test_the_log_says_for_whom_a_step_waits(pool, monkeypatch, caplog):
         gate.open.set()
         first.result(20)
         second.result(20)
-    assert "'quick' has waited 0 s for 'slow', which calls Python" in caplog.text
+    assert "The step 'quick' has waited 0 s for the step 'slow', which" in caplog.text
+
+
+def test_an_eager_change_waits_for_a_step_that_calls_python(pool):
+    v, other, gate = tf.Variable(1.0), tf.Variable(1.0), Gate()
+
+    @tf.function
+    def step():
+        v.assign(through(gate, v * 2.0))
+
+    running = pool.submit(step)
+    assert gate.reached.wait(20)
+    change = pool.submit(v.assign_add, 10.0)
+    with pytest.raises(concurrent.futures.TimeoutError):
+        change.result(0.2)
+    # Readers and other variables wait for nobody.
+    assert (
+        pool.submit(lambda: float(v.numpy()) + float(other.assign(5.0))).result() == 6
+    )
+    gate.open.set()
+    running.result(20)
+    change.result(20)
+    assert v.numpy() == 12.0
+
+
+def test_eager_changes_and_steps_that_call_python_add_up():
+    v = tf.Variable(0.0)
+
+    @tf.function
+    def step():
+        jax.debug.callback(lambda x: None, v + 0.0)
+        v.assign_add(1.0)
+
+    step()
+    at_once(repeated(step, 20), *[repeated(lambda: v.assign_add(1.0), 20)] * 2)
+    assert v.numpy() == 61.0
+
+
+def test_a_callback_that_waits_for_a_change_of_its_own_variable_is_told(
+    pool, monkeypatch
+):
+    monkeypatch.setattr(holding, "_LIMIT", 0.1)
+    v, seen = tf.Variable(1.0, name="weight"), []
+
+    def ask(x):
+        seen.append(pool.submit(v.assign_add, 1.0).exception(20))
+        return np.asarray(x)
+
+    @tf.function
+    def step():
+        v.assign(through(ask, v * 2.0))
+
+    step()
+    assert isinstance(seen[0], tf.errors.DeadlineExceededError)
+    assert "change of the variable 'weight' has waited 0 s for the step" in str(seen[0])
+    assert v.numpy() == 2.0
+
+
+def test_a_step_that_fails_lets_others_go_on(pool):
+    v = tf.Variable(1.0)
+
+    @tf.function
+    def step():
+        v.assign(through(lambda x: 1 / 0, v * 2.0))
+
+    with pytest.raises(Exception, match="division by zero"):
+        step()
+    assert pool.submit(v.assign_add, 1.0).result(20) == 2.0
+
+
+@pytest.mark.needs_devices(2)
+def test_others_see_an_update_of_copies_only_when_it_has_ended(pool):
+    v, gate = variable(mirrored(2), 1.0), Gate()
+    step = tf.function(lambda: v.assign_add(10.0))
+    step()
+
+    def change(copy):
+        copy.assign_add(100.0)
+        gate(0.0)
+
+    update = pool.submit(mirrored(2).extended.update, v, change)
+    assert gate.reached.wait(20)
+    others = [pool.submit(step), pool.submit(v.numpy)]
+    done, _ = concurrent.futures.wait(others, 0.2)
+    assert not done
+    gate.open.set()
+    update.result(20)
+    others[0].result(20)
+    assert others[1].result(20) in (111.0, 121.0)
+    assert v.numpy() == 121.0
