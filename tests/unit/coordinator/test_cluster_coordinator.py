@@ -426,3 +426,24 @@ def test_after_the_end_nothing_can_be_scheduled_and_results_stay():
         for call in (v.numpy, lambda: v.assign(2.0)):
             with pytest.raises(unisono.errors.UnavailableError, match="shut down"):
                 call()
+
+
+def test_wide_numbers_are_refused_on_their_way_to_a_worker_and_to_a_server(pair):
+    strategy, coordinator = pair
+    big = np.array([5, 2**40])
+    with pytest.raises(OverflowError, match="1099511627776 at"):
+        coordinator.schedule(unisono.function(lambda x: x), args=(big,)).fetch()
+    with strategy.scope():
+        v = unisono.Variable(np.array([0, 0]))
+        with pytest.raises(OverflowError, match="1099511627776 at"):
+            unisono.Variable(big)
+    with pytest.raises(OverflowError, match="1099511627776 at"):
+        v.assign(big)
+
+    def data():
+        return unisono.data.Dataset.from_tensor_slices(np.arange(4)).batch(2)
+
+    step = unisono.function(lambda i: next(i))
+    batches = iter(coordinator.create_per_worker_dataset(data))
+    assert coordinator.schedule(step, args=(batches,)).fetch().tolist() == [0, 1]
+    assert v.numpy().tolist() == [0, 0]

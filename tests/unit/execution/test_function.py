@@ -15,6 +15,8 @@ import pytest
 
 import unisono as uni
 from tests import machine
+from tests.threads import at_once
+from unisono._src.execution import kept_programs
 
 context = uni.distribute.get_replica_context
 
@@ -378,6 +380,74 @@ def test_a_gradient_reaches_through_checkpoint_and_jit():
         value, (gradient,) = both()
         np.testing.assert_allclose(value, np.sin(2 * at), rtol=1e-5)
         np.testing.assert_allclose(gradient, 2 * np.cos(2 * at), rtol=1e-5)
+
+
+@pytest.mark.feature("B04", "D12")
+@pytest.mark.parametrize("count", [8, 200])
+def test_threads_that_call_a_new_function_trace_it_once(count):
+    v, calls = uni.Variable(0.0), []
+
+    @uni.function
+    def step(x):
+        calls.append(1)
+        if not made:
+            made.append(uni.Variable(0.0))
+        made[0].assign_add(x)
+        return v.assign_add(jnp.tanh(x) * 0.0 + x)
+
+    made: list = []
+    at_once(*[lambda: step(jnp.float32(1.0))] * count)
+    # A trace that creates variables is repeated.
+    assert (len(calls), len(made), step.experimental_get_tracing_count()) == (2, 1, 1)
+    assert float(v.numpy()) == float(made[0].numpy()) == count
+
+
+@pytest.mark.needs_devices(2)
+def test_threads_that_call_a_new_method_or_run_a_new_function_trace_it_once():
+    strategy, calls = strategy_of(2), []
+
+    class Model:
+        @uni.function
+        def step(self, x):
+            calls.append("method")
+            return x
+
+    def fn(x):
+        calls.append("run")
+        return x
+
+    model, compiled = Model(), uni.function(fn)
+    at_once(*[lambda: model.step(jnp.ones(2))] * 4)
+    at_once(*[lambda: strategy.run(compiled, (jnp.ones(2),))] * 4)
+    assert calls == ["method", "run", "run"]
+
+
+def test_threads_that_call_a_new_function_take_an_element_each():
+    calls, seen = [], []
+    elements = iter(uni.data.Dataset.range(10))
+
+    @uni.function
+    def step(iterator):
+        calls.append(1)
+        return next(iterator)
+
+    at_once(*[lambda: seen.append(int(step(elements)))] * 4)
+    assert (sorted(seen), calls) == ([0, 1, 2, 3], [1])
+
+
+def test_a_trace_that_waits_for_a_thread_that_waits_for_it_ends(monkeypatch):
+    monkeypatch.setattr(kept_programs, "_TRACE_SECONDS", 0.1)
+    seen = []
+
+    @uni.function
+    def step(x):
+        if not seen:
+            seen.append(threading.current_thread())
+            at_once(lambda: step(x_outside))
+        return x * 2.0
+
+    x_outside = jnp.float32(3.0)
+    assert float(step(jnp.float32(1.0))) == 2.0
 
 
 @pytest.mark.feature("B04")

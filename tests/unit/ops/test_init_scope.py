@@ -3,6 +3,7 @@
 import pytest
 
 import unisono
+from tests import machine
 
 
 def test_the_block_runs_at_once_when_the_function_is_traced():
@@ -59,3 +60,37 @@ def test_the_functions_own_arrays_are_refused():
 
     with pytest.raises(TypeError, match="move the line out of the block"):
         step(unisono.constant(1.0))
+
+
+@pytest.mark.parametrize("replicas", [None, 2])
+def test_an_assignment_to_a_variable_that_the_function_makes_is_its_first_value(
+    replicas,
+):
+    made = []
+
+    @unisono.function
+    def step(x):
+        if not made:
+            made.append(unisono.Variable(1.0))
+            with unisono.init_scope():
+                made[0].assign(5.0)
+        return made[0].assign_add(x)
+
+    strategy = unisono.distribute.get_strategy()
+    if replicas is not None:
+        strategy = unisono.distribute.MirroredStrategy(machine.names(replicas))
+    with strategy.scope():
+        step(unisono.constant(2.0))
+        step(unisono.constant(2.0))
+    assert float(made[0].numpy()) == 9.0
+
+
+def test_a_variable_that_the_function_makes_cannot_be_read_before_it_has_a_value():
+    @unisono.function
+    def step():
+        v = unisono.Variable(1.0)
+        with unisono.init_scope():
+            v.assign_add(1.0)
+
+    with pytest.raises(unisono.errors.FailedPreconditionError, match="not ended"):
+        step()

@@ -206,18 +206,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         with self._tracing, self.strategy.scope(), mark:
             if shapes is not None:
                 self._expect(compiled, args, kwargs, shapes)
-            try:
-                found, leaves, plan, taken = call_tracing.trace_call(
-                    compiled, args, kwargs
-                )
-            except host_inputs.NeedsHost:
-                raise ValueError(
-                    f"The function {compiled!r} loops over a dataset, which only the "
-                    "host can do. Take one element with next(iterator) in each call, "
-                    "and schedule as many calls as there are steps."
-                ) from None
-            except host_inputs.SequenceEnd:
-                raise host_inputs.EndOfSequenceError from None
+            found, leaves, plan, taken = call_tracing.trace_call(compiled, args, kwargs)
             known = self._shipments.get(id(found))
             if known is not None:
                 return known[1], leaves, plan

@@ -27,7 +27,8 @@ def trace_call(
         shape and type.
 
     Raises:
-        NeedsHost: the function loops over a dataset, so it has no program.
+        EndOfSequenceError: an iterator has no element to trace the call with.
+        ValueError: the function runs on the host, so it has no program.
     """
     # Private, because programs see both classes.
     if isinstance(fn, ConcreteFunction):

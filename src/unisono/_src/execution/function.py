@@ -17,6 +17,7 @@ from unisono._src.execution import (
     programs,
     signature,
     traced_function,
+    unchanged_arguments,
 )
 from unisono._src.execution.concrete_function import ConcreteFunction
 from unisono._src.foundation import ambient
@@ -81,12 +82,6 @@ def functions_run_eagerly() -> bool:
 def is_compiling() -> bool:
     """Whether the running code is being traced by a `function`."""
     return frames.frame().is_compiled
-
-
-def _signature_without_self(method: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature of a method as its caller sees it, without ``self``."""
-    found = inspect.signature(method)
-    return found.replace(parameters=list(found.parameters.values())[1:])
 
 
 def _is_inlined(frame: ambient.Frame) -> bool:
@@ -195,7 +190,7 @@ class Function(Generic[_P, _R_co]):
         frame = ambient.current()
         if not is_clean() or _is_inlined(frame):
             # A program is being traced, or a replica runs: take part in that.
-            return self.python_function(*args, **kwargs)
+            return unchanged_arguments.call(self.python_function, args, kwargs)
         if _Mode.is_eager and not is_concrete:
             return self._run_as_python(args, kwargs)
         if self._is_host:
@@ -260,14 +255,16 @@ class Function(Generic[_P, _R_co]):
         self, key: Any, leaves: list[Any], mesh: Any, feeds: host_inputs.Feeds
     ) -> programs.Program:
         """Return the program of a call, and pull the elements that it takes."""
-        for source in self._kept.plans.get(key, ()):
-            feeds.pull(source)
-        fed_key = ((*key[0], *feeds.parts), *key[1:])
-        program = self._kept.find(fed_key, [*leaves, *feeds.arrays])
-        if program is None:
-            # It pulls what it needs; each trace of a signature must take as many.
-            program = self._trace(key, leaves, mesh, feeds)
-            feeds.check_length(self._kept.plans.setdefault(key, feeds.plan[:]))
+        program = self._kept.find_fed(key, leaves, feeds)
+        if program is not None:
+            return program
+        with self._kept.wait_for_traces():
+            # Another thread may have traced it meanwhile.
+            program = self._kept.find_fed(key, leaves, feeds)
+            if program is None:
+                # It pulls what it needs; each trace of a signature must take as many.
+                program = self._trace(key, leaves, mesh, feeds)
+                feeds.check_length(self._kept.plans.setdefault(key, feeds.plan[:]))
         return program
 
     def _run_on_host(self, args: Any, kwargs: Any) -> Any:
@@ -306,9 +303,11 @@ class Function(Generic[_P, _R_co]):
         if made is None:
             if len(self._host_runs) >= _MAX_HOST_RUNS:
                 # The oldest one: dicts keep the order of insertion.
-                self._host_runs.pop(next(iter(self._host_runs)))
-            made = self._host_runs[key] = Function(fn)
+                self._host_runs.pop(next(iter(self._host_runs), None), None)
+            made = Function(unchanged_arguments.give_copies(fn))
             made._kept.limit = self._kept.limit
+            # Another thread may have made one meanwhile; all must use the same.
+            made = self._host_runs.setdefault(key, made)
         return made
 
     # Tracing.
@@ -352,7 +351,8 @@ class Function(Generic[_P, _R_co]):
         made = self._by_strategy.get(strategy)
         if made is None:
             # With an input_signature each replica's own arguments are checked.
-            body = self.python_function if self.input_signature is None else self
+            fn = self.python_function if self.input_signature is None else self
+            body = unchanged_arguments.guard(fn)
             owner = weakref.ref(strategy)
 
             def run(*args: Any, **kwargs: Any) -> Any:
@@ -366,7 +366,7 @@ class Function(Generic[_P, _R_co]):
             made._topology = getattr(strategy.extended, "_topology", None)
             if made._topology is not None and made._topology.is_one_device:
                 made._topology = None
-            self._by_strategy[strategy] = made
+            made = self._by_strategy.setdefault(strategy, made)
         return made
 
     def experimental_get_tracing_count(self) -> int:
@@ -413,6 +413,10 @@ class Function(Generic[_P, _R_co]):
             The program; the arrays to call it with; and where these come from: the
             arrays of the arguments, the iterators that it takes elements from, in
             order, and the arrays of each of these elements.
+
+        Raises:
+            EndOfSequenceError: an iterator has no element to trace the call with.
+            ValueError: the function runs on the host, so it has no program.
         """
         frame, leaves = ambient.current(), list[Any]()
         mesh = self._topology or current_mesh(frame)
@@ -427,6 +431,10 @@ class Function(Generic[_P, _R_co]):
             program = self._find_or_trace(key, leaves, mesh, feeds)
             origin = leaves, feeds.sources(), feeds.arrays_by_element()
             return program, [*leaves, *feeds.arrays], origin
+        except host_inputs.NeedsHost:
+            raise host_inputs.no_program_error(self) from None
+        except host_inputs.SequenceEnd:
+            raise host_inputs.EndOfSequenceError from None
         finally:
             feeds.put_back()
 
@@ -476,7 +484,7 @@ class Function(Generic[_P, _R_co]):
             made = concrete_function.ConcreteFunction(
                 self._call_compiled, self._parameters, given, traces
             )
-            self._concrete[key] = made
+            made = self._concrete.setdefault(key, made)
         return made
 
     def _specs_of(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], Any]:
@@ -535,10 +543,12 @@ class Function(Generic[_P, _R_co]):
         def call(*args: Any, **kwargs: Any) -> Any:
             return method(alive(), *args, **kwargs)
 
-        call.__signature__ = _signature_without_self(method)  # type: ignore[attr-defined]
+        call.__signature__ = signature.without_self(method)  # type: ignore[attr-defined]
         made = self._wrap_method(call)
-        self._bound[number] = (alive, made)
-        return made
+        known = self._bound.setdefault(number, (alive, made))
+        if known[0]() is not instance:
+            known = self._bound[number] = (alive, made)
+        return known[1]
 
     def _wrap_method(self, method: Callable[..., Any]) -> Function[..., Any]:
         """Return a function of a bound method, with the options of this one."""
@@ -692,7 +702,8 @@ def function(
         TypeError: `max_programs` is no whole number.
         ValueError: `max_programs` is less than one.
         TypeError: when called: an argument does not match the `input_signature`.
-        ValueError: when called: the function creates a variable on a later call.
+        ValueError: when called: the function creates a variable on a later call, or
+            changes a list or dictionary that it was given.
 
     >>> import unisono
     >>> v = unisono.Variable(1.0)

@@ -4,7 +4,8 @@ A step may call ``next(iterator)``, and an epoch may loop ``for batch in dataset
 XLA program can do neither. In the first case the element becomes one more argument of
 the program, which is pulled from the iterator before each call. In the second case the
 function runs on the host, and the functions that it passes to `Strategy.run` are
-compiled.
+compiled. So it does if `next` is called in a branch or loop body, such as that of
+`while_loop`: only the host knows how many elements these take.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from unisono._src.execution import signature
 from unisono._src.execution.signature import Identity
 from unisono._src.foundation import ambient, errors, nest
 from unisono._src.foundation.tensor_shape import TensorShape
-from unisono._src.state import frames, function_frame
+from unisono._src.state import branch_frame, frames, function_frame
+from unisono._src.values import jax_traces
 
 
 class SequenceEnd(errors.Signal):
@@ -45,18 +47,31 @@ class EndOfSequenceError(errors.OutOfRangeError, StopIteration):
         super().__init__("End of sequence.")
 
 
+def no_program_error(fn: Any) -> ValueError:
+    """Return the error for a function on the host of which a program is wanted."""
+    return ValueError(
+        f"The function {fn!r} has no program, because it runs on the host: it loops "
+        "over a dataset, asks get_next_as_optional(), or calls next(iterator) inside "
+        "cond, while_loop or the like. Take one element with next(iterator) in each "
+        "call, outside branches and loops, and make as many calls as there are steps."
+    )
+
+
 class HostIterator(abc.ABC):
     """An iterator over elements of the host, also in compiled functions; abstract.
 
     Attributes:
         _serves_replicas: whether each replica may take an element of its own.
         _returned: elements that were pulled and given back.
+        _made_in: the trace of JAX that it was made in, if not in eager code.
     """
 
     _serves_replicas: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._returned: collections.deque[Any] = collections.deque()
+        trace = jax_traces.base_trace()
+        self._made_in = () if jax_traces.is_eager(trace) else (trace,)
 
     def __iter__(self) -> HostIterator:
         if (ambient.current().state or frames.EAGER).is_compiled:
@@ -67,15 +82,14 @@ class HostIterator(abc.ABC):
     def __next__(self) -> Any:
         frame = ambient.current()
         is_compiled = (frame.state or frames.EAGER).is_compiled
-        if frame.mode == ambient.REPLICA and frame.replica is not None:
-            if self._serves_replicas and not is_compiled:
-                return self.pull()
-            raise ValueError(
-                "next(iterator) should be called from outside of replica_fn. Take the "
-                "element in cross-replica context, outside strategy.run, and pass it "
-                "in args."
-            )
-        return take(frame.state, self) if is_compiled else self.pull()
+        is_refused = is_compiled or not self._serves_replicas
+        if is_refused and frame.mode == ambient.REPLICA and frame.replica is not None:
+            raise ValueError(_IN_REPLICAS)
+        if is_compiled:
+            return _take_next(frame.state, self)
+        if not jax_traces.is_clean():
+            _check_level(self._made_in)
+        return self.pull()
 
     @abc.abstractmethod
     def pull(self) -> Any:
@@ -101,7 +115,10 @@ class IteratorHandle:
         raise NeedsHost
 
     def __next__(self) -> Any:
-        return take(ambient.current().state, self.index)
+        frame = ambient.current()
+        if frame.replica is not None and frame.replica.num_replicas_in_sync > 1:
+            raise ValueError(_IN_REPLICAS)
+        return _take_next(frame.state, self.index)
 
     def get_next(self) -> Any:
         """Return the next element, as ``next`` does."""
@@ -268,10 +285,49 @@ def _replace_iterators(tree: Any) -> Any:
     return nest.map_structure(leaf, tree)
 
 
+_IN_REPLICAS = (
+    "next(iterator) should be called from outside of replica_fn. Take the element in "
+    "cross-replica context, outside strategy.run, and pass it in args."
+)
+_IN_BODY = (
+    "next(iterator) was called inside a function given to jax.jit, jax.vmap, "
+    "jax.checkpoint, a loop or branch of jax.lax, unisono.vectorized_map or "
+    "recompute_grad. JAX calls it once and would use that element every time. Take the "
+    "element before and pass it in; or write unisono.cond, while_loop or map_fn, whose "
+    "functions may take elements."
+)
 _OTHER_ORDER = (
     "The function takes other elements from its iterators, or in another order, than "
     "when it was traced first. Make that independent of Python state and of shapes."
 )
+
+
+def _check_level(traces: Sequence[Any]) -> None:
+    """Raise `RuntimeError` if the running code is a body that JAX traces by itself.
+
+    Args:
+        traces: JAX's traces in which an element may be taken.
+    """
+    where = jax_traces.base_trace()
+    if not (jax_traces.is_eager(where) or any(where is t for t in traces)):
+        raise RuntimeError(_IN_BODY)
+
+
+def _take_next(frame: Any, source: Any) -> Any:
+    """Return the next element, as `take` does, where a program can take one.
+
+    Raises:
+        NeedsHost: the running code is a branch or loop body, which may take no element
+            or several.
+        RuntimeError: it is a body that JAX traces by itself.
+    """
+    outer = frame
+    while not isinstance(outer, function_frame.FunctionFrame):
+        if isinstance(outer, branch_frame.BranchFrame):
+            raise NeedsHost
+        outer = outer.parent
+    _check_level(frame.traces)
+    return take(frame, source)
 
 
 def take(frame: Any, source: Any) -> Any:

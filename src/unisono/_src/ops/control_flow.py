@@ -1,7 +1,8 @@
 """`cond`, `case`, `switch_case` and `while_loop`: choices and loops on arrays.
 
 Eagerly they are Python's `if` and `while`, as in TensorFlow. In a compiled `function`
-they become a part of the program; variables may be assigned in them there, too.
+they become a part of the program; variables may be assigned in them there, too. If they
+take elements of an iterator, the function runs on the host (`execution/host_inputs`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def cond(
 
     A condition that is known calls one of them. In a compiled `function` both are
     traced, and the program runs one; the variables that one assigns keep their values
-    if the other runs.
+    if the other runs. If one takes an element of an iterator, the `function` runs on
+    the host instead, and only the function that is called takes it.
 
     Args:
         pred: a scalar.
@@ -252,6 +254,7 @@ def while_loop(
 
     In a compiled `function` the values keep their shapes and types, and gradients need
     `maximum_iterations` as a Python number: the loop then takes as long as that many.
+    A `function` whose loop takes elements of an iterator runs on the host.
 
     Args:
         cond: gets the values, and returns whether to go on.

@@ -135,6 +135,16 @@ def test_of_several_meanings_the_worst_counts():
     assert judge(program)["a.map"][0] == "unknown"
 
 
+def test_a_loop_that_takes_elements_is_not_sent_to_jax_lax():
+    loop = "@tf.function\ndef f(it):\n  for _ in tf.range(3): x = {}\n"
+    plain = judge(loop.format("1"))["for"]
+    for element in ("next(it)", "it.get_next()", "it.get_next_as_optional()"):
+        status, told = judge(loop.format(element))["for"]
+        assert status == plain[0] == verdicts.DIFFERS
+        assert told.endswith("jax.lax cannot take elements.")
+        assert told.startswith(plain[1])
+
+
 def test_rows_are_for_names_of_tensorflow():
     paths = [*rows.DIFFERENCES, *rows.MEMBERS_GONE]
     unknown = [path for path in paths if not listing.kind(path)]

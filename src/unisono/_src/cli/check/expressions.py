@@ -12,7 +12,7 @@ import builtins
 from collections.abc import Callable
 from typing import final
 
-from unisono._src.cli.check import use
+from unisono._src.cli.check import rows, use
 from unisono._src.cli.check.scopes import (
     NONE,
     ReadingPlace,
@@ -116,7 +116,8 @@ class ExpressionReader:
         """
         tensor = Value("Tensor", "object")
         if self.place.compiled and tensor in self.eval_quietly(value):
-            self.uses.append(Use(node, form, form, "control"))
+            told = rows.TAKES_ELEMENTS if _takes_elements(node) else ""
+            self.uses.append(Use(node, form, form, "control", told=told))
 
     def _name(self, node: ast.Name) -> Values:
         if not isinstance(node.ctx, ast.Load):
@@ -332,6 +333,13 @@ _METHODS: dict[type[ast.AST], str] = {
     ast.Subscript: "_operation",
     ast.UnaryOp: "_operation",
 }
+
+
+def _takes_elements(node: ast.AST) -> bool:
+    """Returns whether a statement asks an iterator for its next element."""
+    called = (n.func for n in ast.walk(node) if isinstance(n, ast.Call))
+    asks = ("next", "get_next", "get_next_as_optional")
+    return any(getattr(f, "id", getattr(f, "attr", "")) in asks for f in called)
 
 
 def _iterators(values: Values) -> Values:

@@ -83,6 +83,13 @@ CONTROL = {
     ),
 }
 
+# What is added if the statement takes elements from an iterator.
+TAKES_ELEMENTS = (
+    "This one takes elements from an iterator: with tf.cond or tf.while_loop the "
+    "function runs on the host, and what it gives to strategy.run is compiled. Loops "
+    "and branches of jax.lax cannot take elements."
+)
+
 # Names of earlier versions of TensorFlow -> the names that they have in TensorFlow 2.
 RENAMED = {
     "arg_max": "argmax",

@@ -34,7 +34,7 @@ class Use:
             name that is imported; ``"control"`` for a statement on an array;
             ``"package"`` for another package; ``"unknown"`` if it cannot be told.
         call: the arguments, if it is called.
-        told: for an unknown use, why it is one.
+        told: for an unknown use, why it is one; for a statement, what else to tell.
     """
 
     node: ast.AST

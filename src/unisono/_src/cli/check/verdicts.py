@@ -61,7 +61,8 @@ def judge(use: Use) -> Verdict:
     if use.kind == "control":
         # A `for` runs, unrolled; the others raise while the function is traced.
         is_error = use.path != "for"
-        return Verdict(use, MISSING if is_error else DIFFERS, rows.CONTROL[use.path])
+        told = f"{rows.CONTROL[use.path]} {use.told}".rstrip()
+        return Verdict(use, MISSING if is_error else DIFFERS, told)
     if use.kind == "package":
         return Verdict(use, MISSING, rows.OTHER_PACKAGES[use.path])
     status, told, new = _judge_path(use.path, use.kind == "object", use.call)
