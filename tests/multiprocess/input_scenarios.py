@@ -286,13 +286,16 @@ def returned(s, w, after):
     return first + rest
 
 
-def left_waiting(s, w):
+def left_waiting(s, w, how):
     """One worker reads, the other does not: seconds until the first can leave."""
 
     def make(c):
         return Dataset.range(4 + w).map(lambda x: x).batch(2)
 
-    iterator = iter(s.distribute_datasets_from_function(make))
+    if how == "function":
+        iterator = iter(s.distribute_datasets_from_function(make))
+    else:
+        iterator = iter(s.experimental_distribute_dataset(_generated(4).batch(2)))
     if w:
         return 0.0
     threading.Thread(target=lambda: next(iterator, None), daemon=True).start()
@@ -329,3 +332,76 @@ def refused(s, w):
     return attempt(
         lambda: s.distribute_datasets_from_function(lambda c: Dataset.range(4), options)
     )
+
+
+def _in_an_order_of_its_own(w, count):
+    """A generator that begins with another element on each worker."""
+    order = np.roll(np.arange(count), w)
+    spec = tf.TensorSpec((), np.int64)
+    return Dataset.from_generator(lambda: iter(order), output_signature=spec)
+
+
+def _differing(w, folder):
+    """Datasets that workers make in different ways."""
+    paths = [f"{folder}/part-{i}" for i in range(3)]
+    turned = paths[w:] + paths[:w]
+    hint = tf.data.experimental.SHARD_HINT
+    rng = np.random.default_rng(w)  # Its second draws are 0.27 and 0.95.
+    return {
+        "files": lambda: tf.data.TextLineDataset(turned).batch(2),
+        "names": lambda: _lines_of(Dataset.from_tensor_slices(turned)).batch(2),
+        "arrays": lambda: Dataset.from_tensor_slices(np.arange(9) + w / 4).batch(2),
+        "endless": lambda: Dataset.from_tensor_slices([w, 1]).repeat().batch(2),
+        "length": lambda: Dataset.range(8 + w).batch(4),
+        "empty": lambda: Dataset.range(8 * w).batch(4),
+        "batch": lambda: Dataset.range(8).batch(4 + w),
+        "function": lambda: Dataset.range(8).map([_same, abs][w]).batch(4),
+        "shard": lambda: Dataset.range(8).shard(2, w).batch(4),
+        "generator": lambda: _in_an_order_of_its_own(w, 40).batch(4),
+        "cached": lambda: _in_an_order_of_its_own(w, 40).cache().shuffle(40).batch(4),
+        "no elements": lambda: _generated(40 * w).batch(4),
+        "marked": lambda: _with_policy(
+            _in_an_order_of_its_own(w, 40).shard(hint, hint).batch(4), "HINT"
+        ),
+        "loader": lambda: [np.full(4, w / 4), np.zeros(4)],
+        "filter": lambda: (
+            Dataset.range(90)
+            .filter(lambda x: np.bool_(rng.random() < 0.5))
+            .batch(8)
+        ),
+    }
+
+
+def differing(s, w, folder, case):
+    """What a worker gets of a dataset that is another one on every worker."""
+    make = _differing(w, folder)[case]
+    return attempt(lambda: _steps(s, make()))
+
+
+def several_in_another_order(s, w):
+    made = [Dataset.range(8).batch(4), _generated(8).batch(4)]
+    return attempt(lambda: [_steps(s, d) for d in (made[::-1] if w else made)])
+
+
+def exempt(s, w, folder):
+    """Datasets that may differ, and what a worker reads of them."""
+    paths = [f"{folder}/mount{w}/part-{i}" for i in range(2)]
+    own = Dataset.from_tensor_slices(np.arange(4) + 10 * w).batch(2)
+    rng = np.random.default_rng(w)
+    changed = _generated(4).map(lambda x: np.int64(x + rng.random())).batch(4)
+    return [
+        _steps(s, tf.data.TextLineDataset(paths).map(_number).batch(2)),
+        _steps(s, _with_policy(own, "OFF")),
+        [local(s, x) for x in s.distribute_datasets_from_function(lambda c: own)],
+        _steps(s, changed),
+    ]
+
+
+def set_to(s, w, positions):
+    """Workers continue at positions of their own in what all of them read."""
+    iterator = iter(s.experimental_distribute_dataset(Dataset.range(20).batch(2)))
+    states = []
+    for x in iterator:
+        states.append(iterator.get_state())
+        del x
+    return attempt(lambda: iterator.set_state(states[positions[w]]))

@@ -159,8 +159,9 @@ def test_workers_that_have_read_ahead_return_to_one_position(pair, after):
     assert second == [[[i, i + 1]] for i in range(0, 14, 2)]
 
 
-def test_who_waits_for_another_worker_can_leave(pair):
-    first, _ = pair.call("left_waiting")
+@pytest.mark.parametrize("how", ["function", "dataset"])
+def test_who_waits_for_another_worker_can_leave(pair, how):
+    first, _ = pair.call("left_waiting", how=how)
     assert first < 2
 
 
@@ -387,3 +388,73 @@ def test_all_chunks_of_a_worker_s_own_batch_are_its_own(pair, parts):
     first, second = pair.call("dealt", how="mapped", folder=parts)
     assert first[0][:3] == [[[0, 1]], [[2, 3]], [[4, 5]]]
     assert second[0][:4] == [[[10, 11]], [[12, 13]], [[14]], [[]]]
+
+
+# Workers that make a dataset in different ways.
+
+
+@pytest.mark.feature("H10")
+@pytest.mark.parametrize(
+    "case, told",
+    {
+        "files": "worker 0 has file 0: 'part-0'; worker 1 has file 0: 'part-1'",
+        "names": "worker 0 has row 0: 'part-0'; worker 1 has row 0: 'part-1'",
+        "arrays": "worker 0 has row 0: 0.",
+        "endless": "worker 0 has row 0: 0 ",
+        "length": "stop=8, step=1, dtype=dtype('int64'), is_endless=False); worker 1",
+        "empty": "worker 0 has Range(start=0, stop=0,",
+        "batch": "worker 0 has Batch(size=4, drop=False); worker 1 has Batch(size=5",
+        "function": "worker 0 has Map(fn=_same (input_scenarios.py:",
+        "shard": "worker 1 has Shard(shards=2, index=1)",
+        "generator": "element 0 of Generated",
+        "cached": "element 0 of Generated",
+        "no elements": "no such element: its source ends after 0; worker 1 has 0 (",
+        "marked": "element 0 of Generated",
+        "loader": "element 0 of list: worker 0 has [0.",
+        "filter": "of Filter(<lambda>)",
+    }.items(),
+)
+def test_a_dataset_that_differs_is_an_error_before_it_is_used(pair, parts, case, told):
+    first, second = pair.call("differing", folder=parts, case=case)
+    assert first == second
+    assert first[0] == "WorkerMismatchError"
+    assert told in first[1]
+    assert "AutoShardPolicy.OFF" in first[1]
+
+
+def test_datasets_in_another_order_are_an_error(pair):
+    first, second = pair.call("several_in_another_order")
+    assert first == second
+    assert first[0] == "WorkerMismatchError"
+
+
+@pytest.mark.feature("H15")
+def test_datasets_of_their_own_and_other_mounts_and_random_changes_are_none(
+    pair, tmp_path
+):
+    for worker in range(2):
+        folder = tmp_path / f"mount{worker}"
+        folder.mkdir()
+        for i in range(2):
+            (folder / f"part-{i}").write_text(f"{i}0\n{i}1\n")
+    first, second = pair.call("exempt", folder=str(tmp_path))
+    assert first == [
+        [[[0]], [[1]]],
+        [[[0]], [[1]], [[2]], [[3]]],
+        [[[0, 1]], [[2, 3]]],
+        [[[0, 1]]],
+    ]
+    assert second == [
+        [[[10]], [[11]]],
+        [[[10]], [[11]], [[12]], [[13]]],
+        [[[10, 11]], [[12, 13]]],
+        [[[2, 3]]],
+    ]
+
+
+def test_workers_that_read_the_same_continue_at_the_same_element(pair):
+    assert pair.call("set_to", positions=[3, 3]) == [["ok", None]] * 2
+    first, second = pair.call("set_to", positions=[3, 5])
+    assert first == second
+    assert first[0] == "WorkerMismatchError"
+    assert "worker 0 has element 4; worker 1 has element 6" in first[1]

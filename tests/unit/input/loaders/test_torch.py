@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.input.loaders.test_dispatch import distributed
 from tests.unit.input.pipelines import flat, resumed, saved
-from unisono._src.input.distribution import worker_agreement
 from unisono._src.input.loaders import dispatch
+from unisono._src.input.plan import witnesses
 
 torch = pytest.importorskip("torch")
 data = torch.utils.data
@@ -79,20 +79,23 @@ def test_a_subclass_that_would_fork_is_refused():
 
 
 @pytest.mark.parametrize("seeded", [False, True])
-def test_workers_are_told_of_a_loader_that_shuffles_by_itself(caplog, seeded):
-    class Notes:
-        def post(self, note):
-            return [note, note]
+def test_workers_tell_a_loader_that_shuffles_by_itself_from_others(seeded):
+    def note_first():
+        generator = torch.Generator().manual_seed(0) if seeded else None
+        node = dispatch.to_node(
+            data.DataLoader(
+                data.TensorDataset(torch.arange(100)),
+                batch_size=50,
+                shuffle=True,
+                generator=generator,
+            )
+        )
+        ledger = witnesses.Ledger([node], True, False)
+        with ledger.open():
+            node.cursor().read(1)
+        return ledger.passes["0.0"].seen
 
-    generator = torch.Generator().manual_seed(0) if seeded else None
-    loader = data.DataLoader(
-        data.TensorDataset(torch.arange(8)),
-        batch_size=4,
-        shuffle=True,
-        generator=generator,
-    )
-    worker_agreement.share_seeds(dispatch.to_node(loader), Notes())
-    assert ("shuffles by itself" in caplog.text) != seeded
+    assert (note_first() == note_first()) == seeded
 
 
 def test_a_dataset_that_raises_stop_iteration_does_not_end_the_data():

@@ -23,6 +23,7 @@ from unisono._src.input.distribution import (
     input_options,
     placement,
     sharding_rule,
+    source_agreement,
     steps,
     worker_agreement,
 )
@@ -37,7 +38,7 @@ from unisono._src.input.stages import (
 )
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
-from unisono._src.workers import worker_notes
+from unisono._src.workers import watchdog, worker_notes
 
 _log = logging.getLogger("unisono")
 _State = TypeVar("_State")
@@ -59,6 +60,9 @@ class Reading:
         kind: the kind of position in a saved state.
         is_common: whether every worker reads everything and knows what others get.
         plans: the plans of what it reads: one, or one for each replica.
+        whole: the plan of all that it reads, before it is cut for replicas.
+        check_position: raises unless all workers continue at an element; called with
+            its number.
         topology: the replicas.
     """
 
@@ -66,6 +70,8 @@ class Reading:
     kind: str
     is_common: bool
     plans: Sequence[nodes.Node]
+    whole: nodes.Node
+    check_position: Callable[[int], None]
     topology: Topology
 
 
@@ -109,6 +115,7 @@ class DistributedIterator(ProcessBound, iterators.PositionedIterator):
         self._dataset = dataset
         self._kind = reading.kind
         self._is_common = reading.is_common
+        self._check_position = reading.check_position
 
     @property
     def element_spec(self) -> Any:
@@ -161,8 +168,10 @@ class DistributedIterator(ProcessBound, iterators.PositionedIterator):
 
         Raises:
             ValueError: the state is no position, or that of another kind of dataset.
+            WorkerMismatchError: workers that share the dataset set other positions.
         """
         iterators.check_state(state, self._kind)
+        self._check_position(state["position"]["index"])
         try:
             self._ahead.set_state({"trail": state["position"]})
             self._returned.clear()
@@ -197,6 +206,7 @@ class DistributedDataset(ProcessBound, abc.ABC):
         _kind: the kind of position in a saved state.
         _by_data: whether every worker reads everything and knows what the others get.
         _drops: whether the steps end when some replica has no element.
+        _comparisons: with whom it is compared; None if no other worker shares it.
     """
 
     _instead = "Copy or pickle the dataset that it was made of, and distribute that."
@@ -204,6 +214,7 @@ class DistributedDataset(ProcessBound, abc.ABC):
     _kind: str
     _by_data = False
     _drops = False
+    _comparisons: source_agreement.Comparisons | None = None
 
     def __init__(
         self,
@@ -264,8 +275,19 @@ class DistributedDataset(ProcessBound, abc.ABC):
 
     def _reading(self) -> Reading:
         """Returns how this worker reads it."""
+        whole, check = self._node, _accept_position
+        if self._comparisons is not None:
+            whole = source_agreement.SharedPlan(whole, self._comparisons)
+            check = self._comparisons.check_position
+        kind, topology = self._kind, self._topology
         return Reading(
-            self._open, self._kind, self._by_data, self._plans, self._topology
+            self._open, kind, self._by_data, self._plans, whole, check, topology
+        )
+
+    def _board(self, topic: str) -> worker_notes.Board:
+        """Returns the board on which workers exchange notes about this dataset."""
+        return worker_notes.Board(
+            self._topology, f"{self._topic}, {topic}", watchdog.patience()
         )
 
     @property
@@ -347,8 +369,7 @@ class DistributedDataset(ProcessBound, abc.ABC):
     ) -> prefetch.Ahead:
         """Returns the steps on their devices, read `size` ahead."""
         if self._share.workers > 1 and not self._by_data:
-            topic = f"{self._topic}, iterator {next(self._iterators)}"
-            notes = worker_notes.Board(self._topology, topic)
+            notes = self._board(f"iterator {next(self._iterators)}")
             made = worker_agreement.Together(
                 made, node, self._share, notes, self._drops_now
             )
@@ -401,13 +422,23 @@ class DistributedBatches(DistributedDataset):
         self._use_plans(
             given, [map_processes.run_in_processes(own, wanted.worker_processes)]
         )
-        # Workers that share a dataset must shuffle it alike, or they would read some
-        # elements twice. With OFF each one reads everything in an order of its own.
-        is_dealt = self._decision.kind != dataset_options.AutoShardPolicy.OFF
-        if self._share.workers > 1 and is_dealt:
-            notes = worker_notes.Board(topology, f"{self._topic}, seeds")
-            worker_agreement.share_seeds(self._node, notes)
+        if self._share.workers > 1:
+            self._agree()
         _log.info("%s", self.describe().line)
+
+    def _agree(self) -> None:
+        """Has workers that share the dataset compare it, and shuffle it alike.
+
+        With OFF each one reads everything in an order of its own.
+        """
+        notes = self._board("plan")
+        if self._decision.kind == dataset_options.AutoShardPolicy.OFF:
+            source_agreement.tell_exempt("AutoShardPolicy.OFF", notes)
+            return
+        source_agreement.agree_on_plan(self._given, self._decision, notes)
+        self._comparisons = source_agreement.Comparisons(
+            self._node, self._decision, self._board
+        )
 
     @property
     def element_spec(self) -> Any:
@@ -446,7 +477,11 @@ class DistributedBatches(DistributedDataset):
         # A batch that is placed at once may be lent, since placing copies it. Workers
         # that must agree first hold batches back, and need copies.
         is_placed = self._share.workers == 1 or self._by_data
-        source = mapping.lending_cursor(node) if is_placed else node.cursor()
+
+        def make() -> cursors.Cursor:
+            return mapping.lending_cursor(node) if is_placed else node.cursor()
+
+        source = make() if self._comparisons is None else self._comparisons.open(make)
         if self._share.is_single:
             return steps.Whole(source)
         return steps.Cut(source, self._share, self._decision.size, self._by_data)
@@ -476,6 +511,10 @@ class DistributedDatasetsFromFunction(DistributedDataset):
             )
         made = [_call_dataset_fn(dataset_fn, c) for c in self._contexts()]
         self._use_plans(made[0], made)
+        if self._share.workers > 1:
+            source_agreement.tell_exempt(
+                "distribute_datasets_from_function", self._board("plan")
+            )
         if self._per_replica:
             self._kind = "elements per replica"
         _log.info("%s", self._describe(look=False).line)
@@ -552,6 +591,10 @@ def _call_dataset_fn(
     node = dispatch.to_node(made)
     processes = carried_options.options_of(node).worker_processes
     return map_processes.run_in_processes(node, processes)
+
+
+def _accept_position(index: int) -> None:
+    """Accepts every position: no other worker shares the dataset."""
 
 
 def _per_replica_spec(spec: Any, count: int) -> Any:

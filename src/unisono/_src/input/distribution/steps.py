@@ -198,6 +198,10 @@ class Cut(cursors.Cursor):
             del self._left[: state["turn"]]
             self._turn = state["turn"]
 
+    def cancel(self) -> None:
+        """Cancels the source."""
+        self._source.cancel()
+
     def close(self) -> None:
         """Closes the source."""
         self._source.close()

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import json
-import logging
-import traceback
 from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
 
-from unisono._src.foundation import errors
-from unisono._src.input.distribution import sharding_rule, steps
-from unisono._src.input.plan import cursors, elements, nodes, seeds
+from unisono._src.input.distribution import input_failures, sharding_rule, steps
+from unisono._src.input.plan import cursors, elements, nodes
 from unisono._src.workers import worker_notes
-
-_log = logging.getLogger("unisono")
-# The first character of a note with which a worker says that it failed; no JSON begins
-# with it.
-_FAILED = "!"
-# Characters of a traceback that are sent to the others; its end says what went wrong.
-_LARGEST_REPORT = 4000
 
 
 @final
@@ -74,7 +64,7 @@ class Together(cursors.OfSource):
         while len(found) < count:
             own = self._read_own()
             told = self._board.post(_make_note(own[0]) if own else "")
-            _check_failures(told)
+            input_failures.check(told)
             if not self._enough(told):
                 break
             # Empty notes are of workers without data.
@@ -91,8 +81,7 @@ class Together(cursors.OfSource):
             return self._source.read(1)
         except Exception:
             # The others wait for a note of this worker, so it tells them first.
-            report = traceback.format_exc()[-_LARGEST_REPORT:]
-            self._board.post(_FAILED + report)
+            self._board.post(input_failures.report())
             raise
 
     def _make_empty_step(self, told: Sequence[str]) -> steps.Step:
@@ -141,40 +130,9 @@ def _parse_note(note: str) -> list[Any]:
     return json.loads(note) if note else []
 
 
-def _check_failures(told: Sequence[str]) -> None:
-    """Raises if a worker has told that it failed.
-
-    Raises:
-        WorkerFailedError: with the report of that worker.
-    """
-    for worker, note in enumerate(told):
-        if note.startswith(_FAILED):
-            raise errors.WorkerFailedError(
-                f"Worker {worker} failed while it read its input:\n{note[1:]}", worker
-            )
-
-
 def _make_empty(shape: list[int], kind: str) -> np.ndarray:
     """Returns an array of no rows."""
     dtype = np.dtype(kind)
     if shape:
         shape = [0, *shape[1:]]
     return np.full(shape, b"", object) if dtype.kind == "O" else np.zeros(shape, dtype)
-
-
-def share_seeds(node: nodes.Node, notes: worker_notes.Board) -> None:
-    """Gives every worker the seeds of worker 0.
-
-    Workers that keep their share of every batch, or of a list of files, must have it in
-    the same order, or examples are lost and others come twice.
-    """
-    if any(getattr(n, "is_random", False) for n in nodes.walk(node)):
-        _log.warning(
-            "Every worker reads the whole loader and keeps its share of each batch, "
-            "but this one shuffles by itself, so workers would read different batches, "
-            "and examples would be lost and others come twice. Give it a generator "
-            "with the same seed on all workers: torch.Generator().manual_seed(0)."
-        )
-    found = seeds.Orders([node])
-    told = notes.post(json.dumps(found.get_state()))
-    found.set_state(json.loads(told[0]))

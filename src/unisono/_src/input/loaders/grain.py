@@ -6,7 +6,7 @@ import dataclasses
 import sys
 from typing import Any, final
 
-from unisono._src.input.plan import cursors, nodes
+from unisono._src.input.plan import cursors, nodes, witnesses
 from unisono._src.input.sources import columnar, iterables
 
 
@@ -21,7 +21,7 @@ class GrainLoader(iterables.Loader):
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor over Grain's iterator."""
         columnar.allow_flags()
-        return columnar.Wrapped(iter(self.source))
+        return witnesses.watch(self, columnar.Wrapped(iter(self.source)))
 
     @property
     def cardinality(self) -> int:
@@ -74,7 +74,7 @@ class GrainTable(iterables.Loader):
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that starts from the beginning."""
         columnar.allow_flags()
-        return _MapDatasetElements(self.source)
+        return witnesses.watch(self, _MapDatasetElements(self.source))
 
     @property
     def cardinality(self) -> int:

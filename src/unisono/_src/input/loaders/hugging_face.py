@@ -14,10 +14,12 @@ from typing import Any, final
 import numpy as np
 
 from unisono._src.input.loaders import hugging_face_columns
-from unisono._src.input.plan import cursors, elements, nodes
+from unisono._src.input.plan import cursors, elements, nodes, witnesses
 from unisono._src.input.sources import iterables
 
 _log = logging.getLogger("unisono")
+# How many places of a table are looked at to compare its order between workers.
+_SAMPLED_ROWS = 64
 
 
 @final
@@ -100,6 +102,17 @@ class HuggingFaceTable(nodes.Indexed):
 
     def __str__(self) -> str:
         return f"HuggingFace({len(self.source)})"
+
+
+def sample_order(node: HuggingFaceTable) -> list[tuple[int, int]]:
+    """Returns some positions in a shuffled or selected table, and the rows there."""
+    # `datasets` has no public name for the list of chosen rows.
+    chosen = getattr(node.source, "_indices", None)
+    if chosen is None:
+        return []
+    column = chosen.column(0)
+    places = np.unique(np.linspace(0, len(column) - 1, _SAMPLED_ROWS).astype(int))
+    return [(int(i), column[int(i)].as_py()) for i in places if len(column)]
 
 
 @final
@@ -231,7 +244,7 @@ class HuggingFaceStream(iterables.Loader):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that starts from the beginning."""
-        return _StreamExamples(self)
+        return witnesses.watch(self, _StreamExamples(self))
 
     @functools.cached_property
     def _kinds(self) -> dict[str, Any]:

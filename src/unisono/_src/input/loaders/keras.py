@@ -6,7 +6,13 @@ import dataclasses
 import sys
 from typing import Any, final
 
-from unisono._src.input.plan import cursors, elements, loader_structures, nodes
+from unisono._src.input.plan import (
+    cursors,
+    elements,
+    loader_structures,
+    nodes,
+    witnesses,
+)
 from unisono._src.input.sources import iterables
 
 
@@ -111,7 +117,7 @@ class KerasBatches(iterables.Loader, nodes.Disturbed):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor between `on_epoch_begin` and `on_epoch_end`."""
-        return _PyDatasetBatches(self.source, self.is_pass)
+        return witnesses.watch(self, _PyDatasetBatches(self.source, self.is_pass))
 
     def make_sample(self) -> nodes.Node:
         """Returns a source that looks at a batch without beginning an epoch."""

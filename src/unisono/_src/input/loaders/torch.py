@@ -10,7 +10,13 @@ from typing import Any, final
 
 import numpy as np
 
-from unisono._src.input.plan import cursors, elements, loader_structures, nodes
+from unisono._src.input.plan import (
+    cursors,
+    elements,
+    loader_structures,
+    nodes,
+    witnesses,
+)
 from unisono._src.input.sources import iterables
 
 _log = logging.getLogger("unisono")
@@ -47,7 +53,7 @@ class TorchLoader(iterables.Repeatable):
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor from the beginning; the loader may shuffle again."""
         check_processes(self.source)
-        return _Replayed(self)
+        return witnesses.watch(self, _Replayed(self))
 
     @property
     def is_random(self) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, final
 
 import numpy as np
 
-from unisono._src.input.plan import cursors, elements
+from unisono._src.input.plan import cursors, elements, witnesses
 
 # A function that makes an array of a shape and type, to be filled.
 Allocate = Callable[[Sequence[int], Any], np.ndarray]
@@ -295,12 +295,13 @@ def first_element(node: Node) -> Any:
     Nothing changes by it: no pass over a shuffled dataset is counted, no thread starts.
     """
     plain = rewrite(node, _skip_disturbance)
-    cursor = plain.cursor()
-    try:
-        found = cursor.read(1)
-        return found[0] if found else None
-    finally:
-        cursor.close()
+    with witnesses.paused():
+        cursor = plain.cursor()
+        try:
+            found = cursor.read(1)
+            return found[0] if found else None
+        finally:
+            cursor.close()
 
 
 def _skip_disturbance(node: Node) -> Node | None:

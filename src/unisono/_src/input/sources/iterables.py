@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, final
 
 from unisono._src.execution import specs
-from unisono._src.input.plan import cursors, elements, loader_structures, nodes
+from unisono._src.input.plan import (
+    cursors,
+    elements,
+    loader_structures,
+    nodes,
+    witnesses,
+)
 from unisono._src.input.sources import arrays
 
 
@@ -127,7 +133,7 @@ class OneShot(nodes.Node, nodes.Disturbed):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor over the iterator."""
-        return cursors.Iterated(self.make)
+        return witnesses.watch(self, cursors.Iterated(self.make))
 
     def make_sample(self) -> nodes.Node:
         """Returns a source of the first element, which stays in the iterator."""
@@ -230,7 +236,7 @@ class Plain(Repeatable):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that starts from the beginning."""
-        return cursors.Iterated(self.iterate)
+        return witnesses.watch(self, cursors.Iterated(self.iterate))
 
     def _is_exact(self) -> bool:
         return False

@@ -15,7 +15,7 @@ from typing import Any, final
 
 from unisono._src.foundation import thread_priority
 from unisono._src.foundation.process_bound import ProcessBound
-from unisono._src.input.plan import cursors, nodes
+from unisono._src.input.plan import cursors, nodes, witnesses
 from unisono._src.input.stages.selecting import Make
 
 _log = logging.getLogger("unisono")
@@ -245,7 +245,9 @@ class Ahead(ProcessBound, cursors.Cursor):
             tank.given = tank.trail.read_so_far
         if self._size:
             self._thread = threading.Thread(
-                target=tank.fill, name=f"unisono-{self._what}", daemon=True
+                target=witnesses.carry(tank.fill),
+                name=f"unisono-{self._what}",
+                daemon=True,
             )
             self._thread.start()
             _running.add(self)

@@ -45,6 +45,9 @@ class _WeightedDraw:
     def __call__(self, generator: np.random.Generator, size: int) -> np.ndarray:
         return generator.choice(len(self._chances), size, p=self._chances)
 
+    def __str__(self) -> str:
+        return f"chances {self._chances.tolist()}"
+
 
 def _draw_numbers(generator: np.random.Generator, size: int) -> np.ndarray:
     """Returns random numbers below 2**32."""

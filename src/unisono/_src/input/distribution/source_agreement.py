@@ -1,0 +1,360 @@
+"""Lets workers that share a dataset find out that they would read different elements.
+
+Their plans are compared when the dataset is distributed. What sources such as
+generators give is compared when an iterator has read its first element, before that is
+used.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from unisono._src.foundation import errors
+from unisono._src.input.distribution import input_failures, plan_lines, sharding_rule
+from unisono._src.input.plan import cursors, nodes, seeds, witnesses
+from unisono._src.input.sources import arrays, iterables
+from unisono._src.input.stages import filtering, mixing
+from unisono._src.workers import watchdog, worker_notes
+
+# The first character of a note with which a worker says that it shares no dataset; no
+# JSON begins with it.
+_EXEMPT = "="
+# To find the first line that differs, so many parts are compared in each round.
+_PARTS = 512
+# In characters: what is shown of a difference.
+_LONGEST_TEXT = 500
+# The notes of so many iterators stay where other workers may still read them.
+_KEPT_NOTES = 8
+# The sources whose elements are known only when they are read.
+_STREAMS = (arrays.Generated, iterables.Loader, iterables.OneShot)
+# The stages whose functions may choose other examples on another worker.
+_CALLED = (mixing.Interleave, filtering.Filter)
+_REMEDY = (
+    "Examples would be lost, and others come twice. Make the dataset in the same way "
+    "on every worker: sort the names of files, give random numbers a seed, and draw "
+    "those that change examples in Dataset.map, where workers may differ. If each "
+    "worker reads a dataset of its own, set AutoShardPolicy.OFF in its options, or use "
+    "distribute_datasets_from_function; then nothing is compared. (The folder that all "
+    "files are in may differ.)"
+)
+
+
+def agree_on_plan(
+    given: nodes.Node,
+    decision: sharding_rule.Decision,
+    notes: worker_notes.Board,
+) -> None:
+    """Compares the plans of all workers, and gives them the seeds of worker 0.
+
+    Workers that keep their share of every batch, or of a list of files, must have it in
+    the same order, or examples are lost and others come twice. It takes one round of
+    notes, and a few more if the plans differ.
+
+    Args:
+        given: the plan before it is cut for this worker.
+        decision: how it is cut.
+        notes: a board of its own.
+
+    Raises:
+        WorkerMismatchError: the plans differ; with the first difference.
+        WorkerStalledError: a worker distributes no dataset.
+    """
+    is_own = decision.kind == sharding_rule.Policy.FILE
+    kind = f"AutoShardPolicy.{decision.kind.name}"
+    lines = [kind, *plan_lines.lines_of(given, is_own)]
+    orders = seeds.Orders([given])
+    own = {"lines": len(lines), "mark": _mark(lines), "seeds": orders.get_state()}
+    what = "to call experimental_distribute_dataset as well"
+    told = _post(notes, json.dumps(own), what)
+    for worker, note in enumerate(told):
+        if note.startswith(_EXEMPT):
+            # That worker goes on without the others' notes, and learns it by the guard.
+            kinds = [kind] * len(told)
+            kinds[worker] = note[1:]
+            raise watchdog.notice(_mismatch_error("the kind of dataset", kinds))
+    read = [json.loads(note) for note in told]
+    if len({each["mark"] for each in read}) > 1:
+        raise _find_line(lines, max(each["lines"] for each in read), notes)
+    orders.set_state(read[0]["seeds"])
+
+
+def tell_exempt(why: str, notes: worker_notes.Board) -> None:
+    """Tells workers that compare their plans that this one's dataset is its own."""
+    notes.leave(_EXEMPT + why)
+
+
+def _mark(lines: Sequence[str]) -> str:
+    return hashlib.sha256(json.dumps(lines).encode()).hexdigest()[:16]
+
+
+def _find_line(
+    lines: list[str], longest: int, notes: worker_notes.Board
+) -> errors.WorkerMismatchError:
+    """Returns the error with the first line that differs; all workers call this."""
+    start, stop = 0, longest
+    while stop - start > 1:
+        count = min(_PARTS, stop - start)
+        edges = [start + i * (stop - start) // count for i in range(count + 1)]
+        pairs = list(itertools.pairwise(edges))
+        told = notes.post(json.dumps([_mark(lines[a:b]) for a, b in pairs]))
+        columns = zip(*map(json.loads, told), strict=True)
+        place = next(i for i, column in enumerate(columns) if len(set(column)) > 1)
+        start, stop = pairs[place]
+    own = lines[start] if start < len(lines) else "nothing: the plan is shorter"
+    return _mismatch_error("the plan", [*map(json.loads, notes.post(json.dumps(own)))])
+
+
+def _mismatch_error(where: str, texts: Sequence[str]) -> errors.WorkerMismatchError:
+    """Returns the error for a difference.
+
+    Args:
+        where: what differs.
+        texts: what each worker has there.
+    """
+    other = next(i for i, text in enumerate(texts) if text != texts[0])
+    first, second = texts[0][:_LONGEST_TEXT], texts[other][:_LONGEST_TEXT]
+    return errors.WorkerMismatchError(
+        "The workers share a dataset that is not the same on all of them. The first "
+        f"difference is in {where}: worker 0 has {first}; worker {other} has "
+        f"{second}. {_REMEDY}",
+        other,
+    )
+
+
+def _post(board: worker_notes.Board, note: str, what: str) -> list[str]:
+    """Posts a note and returns those of all workers.
+
+    Args:
+        board: the board.
+        note: the note of this worker.
+        what: what this worker waits for another to do.
+
+    Raises:
+        WorkerStalledError: a worker does not do it in time.
+    """
+    try:
+        return board.post(note)
+    except errors.WorkerStalledError as error:
+        late = error.worker
+        raise errors.WorkerStalledError(
+            f"This worker has waited for worker {late} {what}. Workers that share a "
+            "dataset must distribute and read the same datasets in the same order; a "
+            "dataset for one of them needs AutoShardPolicy.OFF or no strategy. If "
+            f"worker {late} only needs longer, give the strategy a larger "
+            f"timeout_seconds in communication_options. ({error})",
+            late,
+        ) from None
+
+
+@final
+class Comparisons:
+    """Compares what workers read first, once for each iterator over a dataset.
+
+    Args:
+        node: the plan that this worker reads.
+        decision: how the dataset is dealt.
+        make_board: returns the board for a topic.
+    """
+
+    def __init__(
+        self,
+        node: nodes.Node,
+        decision: sharding_rule.Decision,
+        make_board: Callable[[str], worker_notes.Board],
+    ) -> None:
+        self._node, self._make_board = node, make_board
+        self._kind = decision.kind
+        # Else each worker reads its own part behind the sources.
+        self._is_common = decision.kind == sharding_rule.Policy.DATA
+        kinds = (*_STREAMS, *_CALLED) if self._is_common else _STREAMS
+        self._has_streams = any(isinstance(n, kinds) for n in nodes.walk(node))
+        self._iterators, self._positions = itertools.count(), itertools.count()
+        self._old: collections.deque[worker_notes.Board] = collections.deque()
+
+    def open(self, make: Callable[[], cursors.Cursor]) -> cursors.Cursor:
+        """Returns a cursor that compares what it reads first.
+
+        Args:
+            make: returns a cursor over the plan, at its first element.
+        """
+        if not self._has_streams:
+            return make()
+        has_names = self._kind == sharding_rule.Policy.FILE
+        noted = [n for n in nodes.walk(self._node) if self._is_common or not n.parents]
+        ledger = witnesses.Ledger(noted, self._is_common, has_names)
+        board = self._make_board(f"first elements, iterator {next(self._iterators)}")
+        return _Compared(make, ledger, board, self._keep)
+
+    def check_position(self, index: int) -> None:
+        """Raises unless all workers continue at the same element.
+
+        Each may call this for itself where workers read parts of their own.
+
+        Args:
+            index: the number of the next element.
+
+        Raises:
+            WorkerMismatchError: another worker continues elsewhere.
+            WorkerStalledError: another worker does not continue from a position.
+        """
+        if not self._is_common:
+            return
+        board = self._make_board(f"position {next(self._positions)}")
+        what = "to call set_state of an iterator over this dataset as well"
+        told = _post(board, str(index), what)
+        if len(set(told)) > 1:
+            texts = [f"element {number}" for number in told]
+            raise _mismatch_error("the position that was set", texts)
+        self._keep(board)
+
+    def _keep(self, board: worker_notes.Board) -> None:
+        """Keeps the notes of a comparison for a while, for workers that are slower."""
+        self._old.append(board)
+        if len(self._old) > _KEPT_NOTES:
+            # No worker begins so many iterators before it has compared an earlier one.
+            self._old.popleft().clear()
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class SharedPlan(nodes.Passing):
+    """A plan whose first elements are compared between workers."""
+
+    comparisons: Comparisons
+    keeps_spec = True
+    makes_new = None
+
+    def cursor(self) -> cursors.Cursor:
+        """Returns a cursor that compares what it reads first."""
+        return self.comparisons.open(self.parent.cursor)
+
+    @property
+    def cardinality(self) -> int:
+        """Returns the cardinality of the plan."""
+        return self.parent.cardinality
+
+
+@final
+class _Compared(cursors.OfSource):
+    """The elements of a plan; the first read compares what the sources gave for it."""
+
+    def __init__(
+        self,
+        make: Callable[[], cursors.Cursor],
+        ledger: witnesses.Ledger,
+        board: worker_notes.Board,
+        keep: Callable[[worker_notes.Board], None],
+    ) -> None:
+        # None after the comparison.
+        self._ledger: witnesses.Ledger | None = ledger
+        self._board, self._keep = board, keep
+        self._begin = ""
+        with ledger.open():
+            super().__init__(make())
+
+    def _noting(self) -> contextlib.AbstractContextManager[None]:
+        # A source may be opened when it is first read, or asked for its position.
+        return contextlib.nullcontext() if self._ledger is None else self._ledger.open()
+
+    def read(self, count: int) -> Sequence[Any]:
+        ledger = self._ledger
+        if ledger is None:
+            return self._source.read(count)
+        try:
+            with ledger.open():
+                found = self._source.read(count)
+        except Exception:
+            # The others wait for a note of this worker.
+            self._board.leave(input_failures.report())
+            raise
+        self._compare(ledger)
+        self._ledger = None
+        self._keep(self._board)
+        return found
+
+    def _compare(self, ledger: witnesses.Ledger) -> None:
+        passes = dict(ledger.passes)
+        own = {
+            "begin": self._begin,
+            "passes": {
+                key: [{i: mark for i, (mark, _) in dict(p.seen).items()}, p.end]
+                for key, p in passes.items()
+            },
+        }
+        what = "to read a first element of this dataset as well"
+        told = _post(self._board, json.dumps(own), what)
+        input_failures.check(told)
+        read = [json.loads(note) for note in told]
+        # Positions that were saved by each worker for itself may lie in different
+        # passes over a source, so that numbers of elements mean different things.
+        if len({each["begin"] for each in read}) > 1:
+            return
+        found = _find_element([each["passes"] for each in read])
+        if found is None:
+            return
+        key, number = found
+        noted = passes.get(key)
+        text = "nothing" if noted is None else _tell_element(noted, number)
+        texts = [json.loads(t) for t in self._board.post(json.dumps(text))]
+        where = noted.source if noted is not None else "a source"
+        raise _mismatch_error(f"element {number} of {where}", texts)
+
+    def skip(self, count: int) -> int:
+        with self._noting():
+            return self._source.skip(count)
+
+    def get_state(self) -> dict[str, Any]:
+        with self._noting():
+            return self._source.get_state()
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        if self._ledger is not None:
+            # All workers do so. The board may have been cancelled.
+            self._board = self._board.renew()
+            text = json.dumps(state, sort_keys=True, default=str)
+            self._begin = hashlib.sha256(text.encode()).hexdigest()[:16]
+        with self._noting():
+            self._source.set_state(state)
+
+    def cancel(self) -> None:
+        self._board.cancel()
+        super().cancel()
+
+
+def _find_element(told: Sequence[dict[str, Any]]) -> tuple[str, int] | None:
+    """Returns the pass and number of the first element that differs between workers.
+
+    Args:
+        told: for each worker the passes over its sources: the checksums of elements by
+            their numbers, and the number of all, if it is known.
+    """
+    keys = dict.fromkeys(key for passes in told for key in passes)
+    for key in sorted(keys):
+        known = [passes[key] for passes in told if key in passes]
+        numbers = {int(i) for seen, _ in known for i in seen}
+        numbers |= {end for _, end in known if end is not None}
+        for number in sorted(numbers):
+            marks = {
+                seen.get(str(number), "end")
+                for seen, end in known
+                if str(number) in seen or (end is not None and number >= end)
+            }
+            if len(marks) > 1:
+                return key, number
+    return None
+
+
+def _tell_element(noted: witnesses.Pass, number: int) -> str:
+    """Returns what this worker has in the place of an element."""
+    if number in noted.seen:
+        return noted.seen[number][1]
+    if noted.end is not None and number >= noted.end:
+        return f"no such element: its source ends after {noted.end}"
+    return "not read that far"
