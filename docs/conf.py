@@ -45,7 +45,7 @@ nitpick_ignore_regex = [
     (
         r"py:.*",
         r"(jnp|argument_checks|nodes|variables|frames|storage|tensor_shape|topology|options|"
-        r"description|report)\..*",
+        r"description|report|source_agreement)\..*",
     ),
 ]
 suppress_warnings = ["misc.highlighting_failure"]

@@ -55,6 +55,8 @@ REPLACED = {
     "input.plan.nodes.Node.__str__": "Python's own protocol, with the name as default.",
     "input.plan.nodes.Node.example": "A nested dataset has no example of zeros.",
     "input.sources.iterables.Loader._spec": "An example has no axis of examples.",
+    "state.frames.StateFrame.begin_change": "Only eager code shares its values with "
+    "other threads.",
     "state.frames.StateFrame.note_assignment": _PROGRAM,
     "state.frames.StateFrame.cells": _PROGRAM,
     "state.frames.StateFrame.note_topology": _PROGRAM,

@@ -23,6 +23,7 @@ ERRORS = {
     "port": "WorkerFailedError",
     "freeze": "WorkerLostError",
     "stall": "WorkerStalledError",
+    "swap": "WorkerMismatchError",
 }
 
 
@@ -51,6 +52,14 @@ class Row:
     @property
     def error(self):
         return ERRORS[self.fault]
+
+    def blamed_by(self, worker):
+        """Returns the worker that another one must name."""
+        if self.phase == "import" and not self.launched:
+            return None
+        # Of two workers that differ, none can know who is right.
+        is_one_of_two = self.fault == "swap" and self.workers == 2
+        return 1 - worker if is_one_of_two else self.victim
 
     @property
     def name(self):
@@ -81,11 +90,22 @@ ROWS = [
     # These raise when they come back from native code.
     Row("compute", "kill", 1, seconds=15.0),
     Row("step", "stall", 1, seconds=9.0),
-    # Three workers, of which two must name the third.
-    Row("step", "kill", 1, workers=3, is_quick=True),
+    # With more workers a survivor waits for others that live, and all must name one.
+    *(
+        Row("step", fault, 1, workers=n, is_quick=(fault, n) == ("kill", 4))
+        for fault in ("kill", "raise")
+        for n in (3, 4, 6, 8)
+    ),
+    Row("step", "kill", 0, workers=4),
+    Row("silent", "raise", 2, workers=4),
+    *(Row("order", "swap", 1, workers=n, is_quick=n == 3) for n in (2, 3, 4, 6, 8)),
     Row("silent", "kill", 0, workers=3),
     Row("save", "kill", 2, workers=3),
     Row("step", "stall", 1, seconds=9.0, workers=3),
+    # A stopped worker is killed by the launcher after 10 s.
+    *(Row(phase, "freeze", 1, 12.0) for phase in PHASES),
+    Row("step", "freeze", 0, 12.0),
+    Row("step", "freeze", 1, 12.0, workers=3),
     # Without our launcher silence tells, after 3.5 s.
     *(
         Row(phase, "kill", victim, 8.0, launched=False)
@@ -135,7 +155,7 @@ def run(row, directory, limit=120.0):
         "TMPDIR": str(directory / "tmp"),
         "JAX_PLATFORMS": "cpu",
         "PYTHONPATH": launchers.SOURCE,
-        "TEST_TIMEOUT": "4" if row.fault in ("stall", "freeze") else "30",
+        "TEST_TIMEOUT": "4" if row.fault == "stall" or _is_alone_frozen(row) else "30",
         "UNISONO_JOIN_SECONDS": "300" if row.launched else "8",
     }
     arguments = [row.phase, row.fault, str(row.victim), str(scratch)]
@@ -153,12 +173,17 @@ def run(row, directory, limit=120.0):
         output.seek(0)
         text = output.read().decode(errors="replace")
     fault = float((scratch / "fault").read_text())
+    # A worker that differs lives, and gets the error, too.
     told = {i: _read(scratch / f"told-{i}") for i in range(row.workers)
-            if i != row.victim}  # fmt: skip
+            if i != row.victim or row.fault == "swap"}  # fmt: skip
     addresses = json.loads((scratch / "cluster").read_text())
     left = _left_behind(mark, directory / "tmp", addresses)
     new = sorted(_shared_memory() - shared)
     return Report(told, ended - fault, codes, left, new, text)
+
+
+def _is_alone_frozen(row):
+    return row.fault == "freeze" and not row.launched
 
 
 def _read(path):

@@ -24,8 +24,8 @@ KEPT = []
 
 def go_wrong():
     (DIRECTORY / "fault").write_text(repr(time.time()))
-    if FAULT == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
+    if FAULT in ("kill", "freeze"):
+        os.kill(os.getpid(), signal.SIGKILL if FAULT == "kill" else signal.SIGSTOP)
     if FAULT == "terminate":
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(60)
@@ -46,8 +46,8 @@ def go_wrong():
         # Somebody else listens where the workers are to meet.
         host, _, port = CONFIG["cluster"]["worker"][0].rpartition(":")
         KEPT.append(socket.create_server((host, int(port))))
-    if FAULT == "freeze":
-        os.kill(os.getpid(), signal.SIGSTOP)
+    if FAULT == "swap":
+        KEPT.append("the other order")
 
 
 def reach(phase):
@@ -79,16 +79,17 @@ def main():
     strategy = make_strategy(tf)
     reach("start")
     with strategy.scope():
-        v = tf.Variable(jnp.zeros(8))
-    context = tf.distribute.get_replica_context
+        v = tf.Variable(jnp.zeros(33))
 
     def replica(x):
-        return context().all_reduce("SUM", x * jnp.ones(8))
+        return x * jnp.ones(33), x
 
+    # Two reductions of different sizes: Gloo must not take one for the other.
     @tf.function
     def step(x):
-        v.assign_add(strategy.reduce("MEAN", strategy.run(replica, args=(x,)), None))
-        return v.read_value()
+        values, count = strategy.run(replica, args=(x,))
+        v.assign_add(strategy.reduce("MEAN", values, None))
+        return v.read_value() + strategy.reduce("SUM", count, None)
 
     def batches():
         for k in range(STEPS):
@@ -120,6 +121,14 @@ def make_action(tf, strategy, v, step):
     checkpoint, one = tf.train.Checkpoint(v=v), jnp.ones(())
     path = checkpoint.write(str(DIRECTORY / "saved"))
 
+    @tf.function
+    def other(x):
+        return strategy.reduce("SUM", strategy.run(lambda: x), None)
+
+    def act_in_order():
+        first, second = (other, step) if KEPT else (step, other)
+        first(one), second(one)
+
     @jax.jit
     def compute(x):
         return jax.lax.fori_loop(0, 60_000_000, lambda i, y: jnp.sin(y) + i, x)
@@ -129,6 +138,7 @@ def make_action(tf, strategy, v, step):
         "eager": lambda: strategy.reduce("SUM", strategy.run(lambda: one), None),
         "save": lambda: checkpoint.write(str(DIRECTORY / "saved")),
         "restore": lambda: checkpoint.read(path),
+        "order": act_in_order,
         "compute": lambda: (compute(one).block_until_ready(), float(step(one)[0])),
     }
     return actions.get(PHASE, lambda: float(step(one)[0]))
@@ -149,6 +159,6 @@ if __name__ == "__main__":
     try:
         main()
     except Exception as error:
-        if INDEX != VICTIM or FAULT == "stall":
+        if INDEX != VICTIM or FAULT in ("stall", "swap"):
             tell(error)
         raise

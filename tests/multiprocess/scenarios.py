@@ -695,19 +695,15 @@ def logical_devices(s, w):
 
 
 def save_of_copies_that_differ(s, w, directory):
-    """Returns the error of a save after workers computed with different arrays."""
+    """Returns the error of a save after the copies of a variable became different."""
     with s.scope():
         same, other = tf.Variable(1.0, name="same"), tf.Variable(1.0, name="other")
     checkpoint = tf.train.Checkpoint(same=same, other=other)
     before = checkpoint.save(f"{directory}/before")
-    rate = jnp.full((2,), 0.1 + w)
-
-    @tf.function
-    def step():
-        same.assign_sub(0.5)
-        other.assign_sub(rate[0])
-
-    step()
+    same.assign_sub(0.5)
+    # As by a fault of the machine: no program of the user's can do it.
+    cell = other.state_cell
+    cell.array = cell.topology.spread(jnp.float32(0.1 + w))
     told = attempt(lambda: checkpoint.save(f"{directory}/after"))
     found = sorted(p.name for p in pathlib.Path(directory).iterdir())
     return told, pathlib.Path(before).name in found, any("after" in n for n in found)

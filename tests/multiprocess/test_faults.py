@@ -5,15 +5,19 @@ each error and each way to notice it once; the others differ in the victim, or i
 the workers' programs differ by, which the tests of the guard have without processes.
 """
 
+import json
 import os
 import pathlib
 import signal
 import socket
+import subprocess
+import sys
 import time
 
 import pytest
 
 from tests.multiprocess import harness
+from tests.multiprocess.launcher import SOURCE
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -90,6 +94,35 @@ def test_a_port_that_is_taken_is_an_error_that_names_it(tmp_path):
             raise harness.WorkerFailed(group.logs())
     said = f"could not listen at 127.0.0.1:{port}"
     assert said in str(failed.value)
+
+
+def test_two_processes_with_one_index_are_an_error_on_all():
+    program = """
+import jax.numpy as jnp, unisono as tf
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+while True:
+    strategy.reduce("SUM", strategy.run(lambda: jnp.ones(())), None)
+"""
+    addresses = [f"127.0.0.1:{harness.free_port()}" for _ in range(2)]
+    processes = []
+    for index in (0, 1, 1):
+        task = {"type": "worker", "index": index}
+        config = json.dumps({"cluster": {"worker": addresses}, "task": task})
+        env = {"TF_CONFIG": config, "JAX_PLATFORMS": "cpu", "PYTHONPATH": SOURCE}
+        command = [sys.executable, "-c", program]
+        processes.append(
+            subprocess.Popen(
+                command, env={**os.environ, **env}, stderr=subprocess.PIPE, text=True
+            )
+        )
+    try:
+        said = [process.communicate(timeout=60)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    for process, text in zip(processes, said):
+        assert "Two processes say that they are worker 1" in text
+        assert process.returncode == 1, text
 
 
 def test_workers_that_end_in_order_leave_nothing_behind(tmp_path):

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import strategies as st
 
 import unisono as tf
+from tests import random_programs
 from tests.parity.programs import (
     EXECUTIONS,
     context,
@@ -190,7 +191,7 @@ def found(names, n, how, is_uneven):
 @pytest.mark.feature("D12", "L02", "L07", "R06", "R08", "R12")
 @pytest.mark.parametrize("is_uneven", [False, True], ids=["even", "uneven"])
 @pytest.mark.parametrize("n", [2, 3])
-@hypothesis.settings(max_examples=5, deadline=None, derandomize=True, database=None)
+@random_programs.tries(5)
 @hypothesis.given(st.lists(st.sampled_from(sorted(STEPS)), min_size=3, max_size=10))
 def test_every_executor_does_what_the_model_says(is_uneven, n, names):
     want = expected(names, n)

@@ -10,7 +10,7 @@ import optax
 import pytest
 
 import unisono as uni
-from tests import machine
+from tests import machine, random_programs
 
 FEATURES = 3
 OPTIMIZERS = {"sgd": optax.sgd(0.1), "adam": optax.adam(0.05)}
@@ -73,7 +73,7 @@ def batches(seed, sizes):
 
 @pytest.mark.feature("V08", "D01", "F02", "F10", "V04", "V05")
 @pytest.mark.parametrize("name", list(OPTIMIZERS))
-@hypothesis.settings(max_examples=4, deadline=None, derandomize=True)
+@random_programs.tries(4)
 @hypothesis.given(
     seed=st.integers(0, 1000), sizes=st.lists(st.sampled_from([3, 8, 9]), max_size=3)
 )
@@ -88,7 +88,7 @@ def test_training_ends_in_the_same_weights_on_any_number_of_replicas(name, seed,
 
 
 @pytest.mark.feature("F03", "F05")
-@hypothesis.settings(max_examples=20, deadline=None, derandomize=True)
+@random_programs.tries(20)
 @hypothesis.given(
     sizes=st.lists(st.integers(0, 5), min_size=4, max_size=4).filter(any),
     replicas=st.sampled_from([1, 2, 4]),

@@ -128,3 +128,41 @@ def test_a_replica_reads_and_writes_the_copy_that_it_names(strategy):
     assert [float(c.value()) for c in v.values] == [1.0, 25.0]
     own = strategy.experimental_local_results(found)
     assert sorted(float(x) for x in own) == [15.0, 25.0]
+
+
+@pytest.mark.parametrize("is_even", [True, False])
+def test_a_result_of_a_loop_or_branch_is_compared_by_itself(strategy, is_even):
+    # As the count of a random stream in `nnx.scan`, beside the examples.
+    count = make(strategy, [0, 0])
+    sizes = (2, 2) if is_even else (2, 1)
+    x = unisono.distribute.PerReplica([np.ones(n, "f") for n in sizes])
+
+    def write(value):
+        for copy, new in zip(count.values, value, strict=True):
+            copy.assign(new)
+
+    def scanned(x, added):
+        def body(total, number):
+            return total + jnp.sum(x), (number + added(x), number * 2)
+
+        return jax.lax.scan(body, 0.0, count.values[0] + 0)
+
+    def chosen(x, added):
+        def branch(factor):
+            return lambda: (factor * jnp.sum(x), (count.values[0] + added(x), x))
+
+        return jax.lax.cond(count.values[0][0] < 2, branch(1), branch(2))
+
+    def step(compute, added, x):
+        parts = [compute(part, added) for part in x.values]
+        write([number for _, (number, _) in parts])
+        return [total for total, _ in parts]
+
+    for compute in (scanned, chosen):
+        before = count.numpy()
+        unisono.function(lambda x, f=compute: step(f, lambda _: 1, x))(x)
+        assert count.numpy().tolist() == (before + 1).tolist()
+        with pytest.raises(ValueError, match=DIFFERENT):
+            unisono.function(
+                lambda x, f=compute: step(f, lambda x: jnp.int32(x[0]), x)
+            )(x)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import unisono
+from tests.threads import at_once, repeated
 
 random = unisono.random
 
@@ -168,3 +169,18 @@ def test_plain_jit_is_refused_instead_of_giving_the_same_numbers():
         jax.jit(lambda: random.uniform([2]))()
     with pytest.raises(RuntimeError, match="before the function"):
         unisono.function(lambda: random.set_seed(3))()
+
+
+def test_threads_that_draw_with_one_seed_get_different_numbers():
+    random.set_seed(1)
+    seen = []
+    draw = repeated(lambda: seen.append(float(random.uniform([], seed=7))), 30)
+    at_once(draw, draw)
+    assert len(set(seen)) == 60
+
+
+def test_threads_that_call_a_new_function_draw_different_numbers():
+    step, seen = unisono.function(lambda: random.uniform([])), []
+    at_once(*[repeated(lambda: seen.append(float(step())), 5)] * 4)
+    assert len(set(seen)) == 20
+    assert step.experimental_get_tracing_count() == 1

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import jax
@@ -13,7 +14,7 @@ import pytest
 
 import unisono
 from unisono._src.cluster import launcher_news
-from unisono._src.workers import worker_guard, worker_records
+from unisono._src.workers import step_comparison, worker_guard, worker_records
 
 
 class Store:
@@ -21,34 +22,41 @@ class Store:
 
     def __init__(self):
         self.values = {}
+        self.changed = threading.Condition()
 
     def key_value_set(self, key, value, allow_overwrite=False):
-        if key in self.values and not allow_overwrite:
-            raise RuntimeError(f"ALREADY_EXISTS: {key}")
-        self.values[key] = value
+        with self.changed:
+            if key in self.values and not allow_overwrite:
+                raise RuntimeError(f"ALREADY_EXISTS: {key}")
+            self.values[key] = value
+            self.changed.notify_all()
 
     def key_value_dir_get(self, prefix):
-        return [(k, v) for k, v in self.values.items() if k.startswith(prefix)]
+        with self.changed:
+            return [(k, v) for k, v in self.values.items() if k.startswith(prefix)]
 
     def key_value_delete(self, key):
         del self.values[key]
 
     def blocking_key_value_get(self, key, milliseconds):
-        if key not in self.values:
-            raise RuntimeError(f"DEADLINE_EXCEEDED: {key}")
-        return self.values[key]
+        with self.changed:
+            if not self.changed.wait_for(
+                lambda: key in self.values, milliseconds / 1000
+            ):
+                raise RuntimeError(f"DEADLINE_EXCEEDED: {key}")
+            return self.values[key]
 
 
 @pytest.fixture
 def alone(monkeypatch):
     """Lets a guard take a step although the others do not take it at the same time."""
-    monkeypatch.setattr(worker_guard.Guard, "_wait_at_new_kind", lambda self: None)
+    monkeypatch.setattr(worker_guard.Guard, "_agree", lambda self: None)
 
 
 @pytest.fixture
 def pair(alone, monkeypatch):
     """Returns two guards that are not started: they look when they are told."""
-    monkeypatch.setattr(worker_guard, "_HISTORY_SECONDS", 0.05)
+    monkeypatch.setattr(step_comparison, "_HISTORY_SECONDS", 0.05)
     store = Store()
     made = [worker_guard.Guard(store, i, 2, worker_guard.ASYNC, 30.0) for i in range(2)]
     for g in made:
@@ -93,7 +101,7 @@ def look_together(pair):
 
 @pytest.mark.parametrize("later", [0, 3, 500])
 def test_a_difference_of_long_ago_is_found_and_named(pair, later, monkeypatch):
-    monkeypatch.setattr(worker_guard, "_HISTORY_SECONDS", 20.0)
+    monkeypatch.setattr(step_comparison, "_HISTORY_SECONDS", 20.0)
     for g, order in zip(pair, ("train evaluate", "evaluate train")):
         for label in ["begin", *order.split(), *["train"] * later]:
             g.enter(label)
@@ -122,8 +130,9 @@ def test_a_number_that_differing_workers_computed_is_not_read(pair):
     look(*pair, *pair)
     with pytest.raises(unisono.errors.WorkerMismatchError):
         pair[0].wait_for_result(jax.numpy.zeros(()))
-    # It was told once; the program may go on to say so, or to end.
+    # It was told once; what was computed before, the ledgers tell, may be read.
     pair[0].wait_for_result(jax.numpy.zeros(()))
+    pair[0].check_marks()
 
 
 def test_workers_that_meet_compare_what_they_have_done(pair):
@@ -241,13 +250,8 @@ def test_what_has_nothing_to_do_with_workers_stays_as_it_is(pair):
 
 
 def test_strict_workers_find_a_difference_before_the_step():
-    store = Store()
-    guards = [
-        worker_guard.Guard(store, i, 2, worker_guard.STRICT, 30.0) for i in range(2)
-    ]
-    store.key_value_set("unisono/guard/step/1/1", worker_records.shorten("theirs"))
-    with pytest.raises(unisono.errors.WorkerMismatchError, match="theirs"):
-        guards[0].enter("mine")
+    told = enter_together([["a"] * 20 + ["mine"], ["a"] * 21], mode=worker_guard.STRICT)
+    assert told == [("WorkerMismatchError", 1, 21), ("WorkerMismatchError", 0, 21)]
 
 
 def test_an_unknown_mode_is_refused():
@@ -345,6 +349,33 @@ def test_only_a_worker_that_is_waited_for_is_lost_after_a_short_silence(three):
     assert three[0].explain_absence(2).worker == 2
 
 
+def test_a_worker_that_is_stopped_is_left_to_the_launcher(pair):
+    look(*pair)
+    now = time.monotonic()
+    pair[0].hear(1, launcher_news.WorkerPause("worker", 1, True))
+    assert pair[0]._judge(now + 20.0, 30.0, [1]) is None
+    found = pair[0]._judge(now + 31.0, 30.0, [1])
+    assert "is stopped, as by SIGSTOP, as its launcher says" in str(found)
+    pair[0]._records[1].beaten_at -= 20.0
+    pair[0].hear(1, launcher_news.WorkerPause("worker", 1, False))
+    assert pair[0].explain_absence(1) is None
+
+
+def test_a_worker_that_was_stopped_itself_does_not_miss_the_others(three):
+    look(*three)
+    guard = three[0]
+    # As if all of this had been twenty seconds ago, and nobody had looked since.
+    guard._looks._last -= 20.0
+    for r in guard._records.values():
+        r.beaten_at -= 20.0
+    assert guard.explain_absence(2) is None
+    three[1]._publish()
+    look(guard)
+    assert guard.explain_absence() is None
+    guard._records[2].beaten_at -= 4.0
+    assert guard.explain_absence(2).worker == 2
+
+
 def test_a_failed_step_is_noticed_although_nobody_reads_its_result(pair, monkeypatch):
     class Failed:
         def is_deleted(self):
@@ -399,12 +430,13 @@ def test_a_result_that_will_not_come_is_the_error_about_the_worker(pair):
     assert time.monotonic() - before < 5.0
 
 
-def enter_both(labels, seconds=30.0):
-    """Returns what two workers get that take steps of these kinds at the same time."""
-    store = Store()
-    guards = [
-        worker_guard.Guard(store, i, 2, worker_guard.ASYNC, seconds) for i in range(2)
-    ]
+def enter_together(labels, seconds=30.0, mode=worker_guard.ASYNC):
+    """Returns what workers get that take steps of these kinds at the same time.
+
+    It is an error with its worker and step, or the number of steps.
+    """
+    store, count = Store(), len(labels)
+    guards = [worker_guard.Guard(store, i, count, mode, seconds) for i in range(count)]
     for g in guards:
         g._publish()
 
@@ -412,30 +444,41 @@ def enter_both(labels, seconds=30.0):
         try:
             for kind in kinds:
                 guard.enter(kind)
-            return None
+            # A thread of a worker that runs publishes what the worker has done, and
+            # looks what the others have done.
+            while any(len(k) > len(kinds) for k in labels) and guard.verdict is None:
+                guard._exchange_records()
+            guard._exchange_records()
+            return guard.step
         except unisono.errors.WorkerError as error:
-            return type(error).__name__, error.step
+            return type(error).__name__, error.worker, error.step
 
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
         return list(pool.map(enter, guards, labels))
 
 
 def test_workers_that_meet_a_new_step_go_on_together():
-    assert enter_both([["a", "b", "a", "b"]] * 2) == [None, None]
+    assert enter_together([["a", "b", "a", "b"]] * 2) == [4, 4]
 
 
 def test_a_new_step_of_one_worker_is_an_error_before_it_is_taken():
-    told = enter_both([["a", "a", "b"], ["a", "a", "c"]])
-    assert told == [("WorkerMismatchError", 3)] * 2
+    told = enter_together([["a", "a", "b"], ["a", "a", "c"]])
+    assert told == [("WorkerMismatchError", 1, 3), ("WorkerMismatchError", 0, 3)]
 
 
-def test_a_new_step_that_another_does_not_come_to_is_not_waited_for_for_ever():
-    before = time.monotonic()
-    first, second = enter_both([["a"], []], 0.3)
-    assert second is None
-    # On a busy machine the other may be silent for so long that it counts as lost.
-    assert first in (None, ("WorkerLostError", 0))
-    assert time.monotonic() - before < 10.0
+def test_a_known_step_out_of_turn_is_an_error_before_it_is_taken():
+    usual = ["train", "log"] * 10
+    others, odd = [*usual, "train"], [*usual, "log"]
+    told = enter_together([others, odd, others])
+    # Those who do what was to be expected do not wait. The other does not take its
+    # step, and knows that it is the one who differs.
+    assert told == [21, ("WorkerMismatchError", 1, 21), 21]
+
+
+def test_a_step_that_another_does_not_come_to_is_not_waited_for_for_ever(pair):
+    with pytest.raises(unisono.errors.WorkerStalledError) as raised:
+        pair[0]._wait_for("a key", 1, until=time.monotonic())
+    assert raised.value.worker == 1
 
 
 def test_an_abort_in_native_code_says_which_worker_is_to_blame():

@@ -24,14 +24,15 @@ class Constants:
         mesh: the devices of the program; None for a single device.
 
     Attributes:
+        is_input: for each constant, whether it becomes an input.
         captured: the arrays that become inputs.
         spread: the same arrays, on the devices of all workers.
     """
 
     def __init__(self, values: Sequence[Any], mesh: topology.Topology | None) -> None:
         self._values = values
-        self._is_input = [mesh is not None and _is_input(x, mesh) for x in values]
-        pairs = zip(values, self._is_input, strict=True)
+        self.is_input = [mesh is not None and _is_input(x, mesh) for x in values]
+        pairs = zip(values, self.is_input, strict=True)
         self.captured = [x for x, is_input in pairs if is_input]
         # Once for each trace: every call passes the same arrays.
         self.spread = [mesh.spread(x) for x in self.captured if mesh is not None]
@@ -39,7 +40,7 @@ class Constants:
     def fill_in(self, spread: Sequence[Any]) -> list[Any]:
         """Return all constants, with the program's inputs for those of `spread`."""
         given = iter(spread)
-        pairs = zip(self._values, self._is_input, strict=True)
+        pairs = zip(self._values, self.is_input, strict=True)
         return [next(given) if is_input else x for x, is_input in pairs]
 
 

@@ -12,6 +12,7 @@ from typing import Any, final
 
 import jax
 import numpy as np
+from jax.interpreters import partial_eval
 
 from unisono._src.execution import jaxpr_equality, replica_invariance
 from unisono._src.foundation import errors
@@ -69,8 +70,7 @@ class _Numbering:
             zip(jaxpr.constvars, map(self._number_of_constant, consts), strict=True)
         )
         for eqn in jaxpr.eqns:
-            operands = [self._number_of(x, known) for x in eqn.invars]
-            found = self._number_results(eqn, operands)
+            found = self._number_results(jaxpr, eqn, known)
             known.update(zip(eqn.outvars, found, strict=True))
         return [self._number_of(x, known) for x in jaxpr.outvars]
 
@@ -95,9 +95,16 @@ class _Numbering:
         bucket.append((value, self._new_numbers(1)[0]))
         return bucket[-1][1]
 
-    def _number_results(self, eqn: Any, operands: list[int]) -> list[int]:
-        """Returns the numbers of an equation's results."""
+    def _number_results(self, jaxpr: Any, eqn: Any, known: dict[Any, int]) -> list[int]:
+        """Returns the numbers of an equation's results.
+
+        Args:
+            jaxpr: the program of the equation.
+            eqn: the equation.
+            known: the numbers of the variables before it.
+        """
         name, count = eqn.primitive.name, len(eqn.outvars)
+        operands = [self._number_of(x, known) for x in eqn.invars]
         if name in _COPYING:
             return operands
         # Look into calls: the two values may be computed partly inside and partly
@@ -107,11 +114,41 @@ class _Numbering:
             return self.outputs(*inner, operands)
         if name in _CHANGING or eqn.effects:
             return self._new_numbers(count)
+        if count > 1 and eqn.primitive in partial_eval.dce_rules:
+            # A loop or branch: each result by itself, made by those parts of the body
+            # and of the operands that it needs.
+            return [self._number_result(jaxpr, eqn, known, var) for var in eqn.outvars]
+        return self._find_equation(eqn, operands)
+
+    def _number_result(
+        self, jaxpr: Any, eqn: Any, known: dict[Any, int], result: Any
+    ) -> int:
+        """Returns the number of one result of an equation with programs inside."""
+        inputs = [v for v in eqn.invars if not replica_invariance.is_literal(v)]
+        alone = jaxpr.replace(
+            constvars=[],
+            invars=list(dict.fromkeys(inputs)),
+            outvars=[result],
+            eqns=[eqn],
+        )
+        part, _ = partial_eval.dce_jaxpr(alone, [True])
+        places = [
+            (e, i) for e in part.eqns for i, v in enumerate(e.outvars) if v is result
+        ]
+        if not places:
+            # Nobody uses the result.
+            return self._new_numbers(1)[0]
+        (needed, place), *_ = places
+        operands = [self._number_of(x, known) for x in needed.invars]
+        return self._find_equation(needed, operands)[place]
+
+    def _find_equation(self, eqn: Any, operands: list[int]) -> list[int]:
+        """Returns the results of an equal equation, or new ones if there is none."""
         bucket = self._seen.setdefault((eqn.primitive, tuple(operands)), [])
         for other, numbers in bucket:
             if jaxpr_equality.has_same_params(eqn, other):
                 return numbers
-        bucket.append((eqn, self._new_numbers(count)))
+        bucket.append((eqn, self._new_numbers(len(eqn.outvars))))
         return bucket[-1][1]
 
 

@@ -10,7 +10,7 @@ import jax
 from unisono._src.execution import replica_invariance
 
 # Primitives that call a program.
-_CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call"}
+CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call"}
 
 
 def inline(closed: Any, with_branches: bool = False) -> Any:
@@ -60,7 +60,7 @@ def _evaluate(
     for eqn in jaxpr.eqns:
         given = [read(v) for v in eqn.invars]
         called = eqn.params.get("jaxpr") or eqn.params.get("call_jaxpr")
-        if eqn.primitive.name in _CALLS and hasattr(called, "consts"):
+        if eqn.primitive.name in CALLS and hasattr(called, "consts"):
             out = _evaluate(called.jaxpr, called.consts, given, with_branches)
         elif with_branches and eqn.primitive.name == "cond" and not eqn.effects:
             # Evaluate every branch and select: a branch cannot be cut, a selection can.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
 # Long enough that two programs of a job do not share one by chance.
 _LENGTH = 12
@@ -27,6 +28,18 @@ def digest_jaxpr(jaxpr: Any) -> str:
     covers the operations, their types and the numbers written in the program.
     """
     return _digest(_lines(jaxpr))
+
+
+def digest_arrays(arrays: Sequence[Any]) -> str:
+    """Returns a digest of the elements of arrays."""
+    found = hashlib.sha256()
+    for x in arrays:
+        if jax.numpy.issubdtype(x.dtype, jax.dtypes.prng_key):
+            x = jax.random.key_data(x)
+        plain = np.asarray(x)
+        found.update(f"{plain.dtype}{plain.shape}".encode())
+        found.update(plain.tobytes())
+    return found.hexdigest()[:_LENGTH]
 
 
 def _lines(jaxpr: Any) -> Iterator[str]:

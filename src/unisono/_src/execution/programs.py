@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, final
 
 import jax
@@ -17,28 +17,33 @@ import jax.numpy as jnp
 from jax._src import config
 
 from unisono._src.execution import (
-    callback_turns,
     inlining,
+    invalid_numbers,
     profile_names,
     program_checks,
     program_digest,
     server_lookups,
     signature,
+    step_labels,
+    step_marks,
     traced_function,
 )
 from unisono._src.execution import outputs as outputs_lib
 from unisono._src.execution.traced_function import TracedFunction
 from unisono._src.foundation import errors, jax_types
 from unisono._src.machines import topology
-from unisono._src.state import mirroring, servers, storage, trace_versions
+from unisono._src.state import holding, mirroring, servers, storage, trace_versions
 from unisono._src.state.storage import Cell
-from unisono._src.values import collectives
+from unisono._src.values import collectives, jax_traces
 from unisono._src.workers import watchdog
 
 # Under short names, because every step looks them up.
 _lock, _clock = storage.LOCK, storage.Clock
 _throttle, _eager = topology.THROTTLE, trace_versions.EAGER
-_ARRAY = operator.attrgetter("array")
+_ARRAY, _HOLDER = operator.attrgetter("array"), operator.attrgetter("holder")
+# One program with callbacks runs at a time: a failure that a callback notes would not
+# tell whose it is.
+_callbacks = holding.Turn()
 
 
 class Miss(errors.Signal):
@@ -94,10 +99,11 @@ class Program:
         self.donated = [c for c in first.read if c in written]
         self.kept = [c for c in first.read if c not in written]
         self.written = first.written
+        self._cells = list(dict.fromkeys([*first.read, *first.written]))
         self.mesh = first.mesh
         self._home = first.home
         self._traces: dict[Any, TracedFunction] = {}
-        self._step_labels: dict[tuple[Any, ...], str] = {}
+        self._labels = step_labels.StepLabels(first.name, first.mesh)
         # When cells were last checked for arrays that others hold; see `storage.Clock`.
         self._clock = -1
         # Cells of another place are copied to the program's devices before each call,
@@ -108,8 +114,35 @@ class Program:
         ]
         self._throttled = first.mesh is not None and first.mesh.needs_throttle
         self._may_raise = _has_callbacks(first.jaxpr)
+        self._is_together = first.needs_all_workers
         self.name = first.name
-        jitted: Any = jax.jit(
+        self._captured = first.constants.captured
+        # With other workers a step has two inputs more, the ledger and its own label,
+        # and leaves the ledger behind as an output (see `step_marks`).
+        self._ledger = watchdog.find_ledger(first.mesh) if self._is_together else None
+        # Everything that is only read, and everything that is stored: objects that have
+        # an array each.
+        ledger: list[Any] = [] if self._ledger is None else [self._ledger]
+        spread = map(_CapturedArray, first.constants.spread)
+        self._inputs: list[Any] = [*self.kept, *spread, *ledger]
+        self._stored: list[Any] = [*self.written, *ledger]
+        self._must_prepare = self._must_place or self._ledger is not None
+        self._jitted: Any = self._jit(first)
+        self._collect = outputs_lib.collector(first.outputs, first.mesh)
+        # The kind of call is chosen once, so that a step asks for none of this.
+        self._call_alone = self._call_carefully if self._may_raise else self._call
+        self.call: Any = self._call_together if self._is_together else self._call_alone
+        self._changes = first.changes
+        self._staged: dict[Any, server_lookups.Staged] = {}
+        self._has_lookups = server_lookups.has_lookups(first.jaxpr)
+        if first.uses_servers:
+            self.call = self._call_with_servers
+        # Last, because it may wrap `call`.
+        profile_names.watch(self)
+
+    def _jit(self, first: TracedFunction) -> Any:
+        """Return the function that JAX compiles, for the traces of this program."""
+        return jax.jit(
             profile_names.give_name(self._evaluate, first.name),
             # A callback may fail while the program runs. The old arrays must then still
             # be there.
@@ -118,24 +151,6 @@ class Program:
             # and JAX would compile the next call for the new layout.
             out_shardings=self._out_shardings(first),
         )
-        self._clear_cache = jitted.clear_cache
-        self._captured = first.constants.captured
-        self._spread = first.constants.spread
-        self._jitted = self._with_spread(jitted)
-        self._lower = self._with_spread(jitted.lower)
-        self._collect = outputs_lib.collector(first.outputs, first.mesh)
-        # The kind of call is chosen once, so that a step asks for none of this.
-        self._call_alone = self._call_carefully if self._may_raise else self._call
-        self.call: Any = (
-            self._call_together if first.needs_all_workers else self._call_alone
-        )
-        self._changes = first.changes
-        self._has_lookups = server_lookups.has_lookups(first.jaxpr)
-        self._staged: dict[Any, server_lookups.Staged] = {}
-        if first.uses_servers:
-            self.call = self._call_with_servers
-        # Last, because it may wrap `call`.
-        profile_names.watch(self)
 
     def _is_elsewhere(self, cell: Cell) -> bool:
         """Whether the array of a cell is on other devices than the program's."""
@@ -156,6 +171,7 @@ class Program:
             and not (self._changes or other.changes)
             and set(self.donated) | set(self.kept) == set(other.read)
             and self._may_raise == _has_callbacks(other.jaxpr)
+            and self._is_together == other.needs_all_workers
             and self.mesh == other.mesh
             and len(self._captured) == len(other.constants.captured)
             and all(map(operator.is_, self._captured, other.constants.captured))
@@ -175,14 +191,7 @@ class Program:
 
     def release(self) -> None:
         """Let go of what JAX has compiled; it is compiled again if it is called."""
-        self._clear_cache()
-
-    def _with_spread(self, call: Callable[..., Any]) -> Any:
-        """Return `call`, to which the captured arrays are passed too."""
-        spread = self._spread
-        if not spread:
-            return call
-        return lambda donated, kept, leaves: call(donated, [*kept, *spread], leaves)
+        self._jitted.clear_cache()
 
     def _out_shardings(self, first: TracedFunction) -> Any:
         """Return where the program leaves the values of cells, and its result."""
@@ -192,6 +201,8 @@ class Program:
             )
         same, split = first.mesh.replicated_sharding, first.mesh.stacked_sharding
         stored = [_stored_sharding(c, same) for c in self.written]
+        if self._ledger is not None:
+            stored.append(same)
         kinds = signature.leaf_kinds(first.outputs)
         return stored, [split if kind == "p" else same for kind in kinds]
 
@@ -208,15 +219,25 @@ class Program:
             raise Miss
         # A trace has its inputs in the order of its own `read`; the program has the
         # donated ones first, and captured arrays behind the kept ones.
-        spread, kept = kept[len(self.kept) :], kept[: len(self.kept)]
+        more, kept = kept[len(self.kept) :], kept[: len(self.kept)]
         by_cell = dict(zip([*self.donated, *self.kept], [*donated, *kept], strict=True))
         inputs = [_gather_if_needed(c, by_cell[c], found) for c in found.read]
-        consts = found.constants.fill_in(spread)
-        out = jax.core.eval_jaxpr(found.jaxpr, consts, *inputs, *leaves)
+        marks = [] if self._ledger is None else [more.pop(), more.pop()]
+        consts, args = found.constants.fill_in(more), [*inputs, *leaves]
+        if jax_traces.is_clean():
+            # With `jax_debug_nans` JAX calls this again if a result is not finite.
+            invalid_numbers.explain(found, consts, args)
+        if marks:
+            label, ledger = marks
+            out, after = step_marks.run(found, consts, args, ledger, label)
+            marks = [after]
+        else:
+            out = jax.core.eval_jaxpr(found.jaxpr, consts, *args)
         count = len(self.written)
         # Outputs too: XLA carries a split of an output back into the program.
         stored = zip(self.written, out, strict=False)
-        return [_gather_if_needed(c, x, found) for c, x in stored], out[count:]
+        new = [_gather_if_needed(c, x, found) for c, x in stored]
+        return [*new, *marks], out[count:]
 
     def _call(self, leaves: list[Any]) -> Any:
         """Gather the arrays of cells, call the program, store the new arrays."""
@@ -225,15 +246,11 @@ class Program:
             # A donated array is gone. So cells whose arrays others may hold get copies
             # first; the clock tells whether there can be any.
             if self._clock != _clock.escapes:
-                # A program with callbacks has made its arrays escape if one runs.
-                callback_turns.wait_for_turn(self.name)
-                mirroring.unescape(self.donated)
-                mirroring.settle(self.kept)
-                self._clock = _clock.escapes
+                self._take_over()
             donated = list(map(_ARRAY, self.donated))
-            kept = list(map(_ARRAY, self.kept)) if self.kept else self.kept
-            if self._must_place:
-                donated, kept, leaves = self._place_inputs(donated, kept, leaves)
+            kept = list(map(_ARRAY, self._inputs))
+            if self._must_prepare:
+                donated, kept, leaves = self._prepare_inputs(donated, kept, leaves)
             try:
                 # An interrupt (Ctrl-C) comes between two instructions of Python. Here
                 # one instruction calls the program and keeps its results, so that no
@@ -244,25 +261,39 @@ class Program:
             finally:
                 if done:
                     # The lengths are equal: `strict` would only cost time.
-                    for cell, array in zip(self.written, done[0][0]):  # noqa: B905
+                    for cell, array in zip(self._stored, done[0][0]):  # noqa: B905
                         cell.array = array
+                    if self._results_elsewhere:
+                        self._bring_home()
         # Virtual CPU devices hang if too many steps are in flight (decision 0005).
         if self._throttled:
             _throttle.count += 1
             if _throttle.count >= _throttle.group:
                 _throttle.wait(done[0][1], done[0][0])
-        # Rare: a variable lives elsewhere, or eager code has read a variable in a body
-        # that JAX has cached and must not use again (decision 0008).
-        if self._results_elsewhere or _eager.has_read:
-            self._bring_home()
+        # Rare: eager code has read a variable in a body that JAX has cached and must
+        # not use again (decision 0008).
+        if _eager.has_read:
             _eager.note_change()
         return self._collect(done[0][1])
 
+    def _take_over(self) -> None:
+        """Wait for other threads that hold cells, and make arrays safe to donate."""
+        if any(map(_HOLDER, self._cells)):
+            holding.wait_for(self._cells, self._what)
+        mirroring.unescape(self.donated)
+        mirroring.settle(self.kept)
+        self._clock = _clock.escapes
+
+    @property
+    def _what(self) -> str:
+        """What the program is, for messages."""
+        return f"the step '{self.name}'{', which calls Python' * self._may_raise}"
+
     def _call_together(self, leaves: list[Any]) -> Any:
         """Call a program that all workers must call, while they watch each other."""
-        shapes = tuple([x.shape for x in leaves])
-        label = self._step_labels.get(shapes) or self._label_step(shapes, leaves)
-        watchdog.enter(label)
+        label = self._labels.find(leaves) or self._label_step(leaves)
+        # What a callback is given is seen before the marks are compared.
+        watchdog.enter(label, self._may_raise, self._ledger)
         try:
             made = self._call_alone(leaves)
         except Miss:
@@ -275,7 +306,7 @@ class Program:
         watchdog.watch(self.written or made)
         return made
 
-    def _label_step(self, shapes: tuple[Any, ...], leaves: list[Any]) -> str:
+    def _label_step(self, leaves: list[Any]) -> str:
         """Return the label by which workers compare this program, for these shapes.
 
         It has a digest of the program: workers that have another version of a step, or
@@ -290,14 +321,12 @@ class Program:
         if found.has_worker_parts:
             # Workers take local results of uneven shapes, so their programs differ by
             # design (decision 0013).
-            mark = "of this worker"
+            digest = "of this worker"
         elif self._may_raise:
-            mark = program_digest.digest_jaxpr(found.jaxpr)
+            digest = program_digest.digest_jaxpr(found.jaxpr)
         else:
-            mark = program_digest.digest_lowered(self.lower(leaves))
-        label = f"{self.name}{list(shapes)}, program {mark}"
-        self._step_labels[shapes] = label
-        return label
+            digest = program_digest.digest_lowered(self.lower(leaves))
+        return self._labels.add(leaves, found, digest)
 
     def _call_with_moved_arguments(self, error: Exception, leaves: list[Any]) -> Any:
         """Call again with the arguments moved, if they were on other devices.
@@ -309,7 +338,7 @@ class Program:
         if self._must_place or "incompatible devices" not in str(error):
             raise self._explain_failure(watchdog.explain(error)) from None
         # From now on: the next call most likely has its arguments there too.
-        self._must_place = True
+        self._must_place = self._must_prepare = True
         return self._call(leaves)
 
     def _call_carefully(self, leaves: list[Any]) -> Any:
@@ -318,13 +347,13 @@ class Program:
         Raises:
             RuntimeError: other code has changed a variable that the program writes.
         """
-        with callback_turns.take_turn(self.name):
+        with holding.hold([_callbacks, *self.written], self._what):
             cells = [*self.donated, *self.kept]
             with _lock:
                 mirroring.settle(cells)
                 donated, kept = (
                     list(map(_ARRAY, self.donated)),
-                    list(map(_ARRAY, self.kept)),
+                    list(map(_ARRAY, self._inputs)),
                 )
                 before = list(map(_ARRAY, self.written))
                 # Nothing is donated, so a callback that raises leaves the old arrays in
@@ -333,7 +362,7 @@ class Program:
                 for cell in cells:
                     cell.escape()
                 clock = _clock.escapes
-            donated, kept, leaves = self._place_inputs(donated, kept, leaves)
+            donated, kept, leaves = self._prepare_inputs(donated, kept, leaves)
             program_checks.clear()
             new, flat = jax.block_until_ready(self._jitted(donated, kept, leaves))
             # Arrays may be ready before the callbacks have run.
@@ -343,7 +372,7 @@ class Program:
                 for cell, array in zip(self.written, before, strict=True):
                     if cell.array is not array:
                         raise _changed_meanwhile_error(self.name, cell)
-                for cell, array in zip(self.written, new, strict=True):
+                for cell, array in zip(self._stored, new, strict=True):
                     cell.array = array
                 if _clock.escapes == clock:
                     # Nobody else took an array, so the next step need not copy any.
@@ -354,8 +383,19 @@ class Program:
 
     def _call_with_servers(self, leaves: list[Any]) -> Any:
         """Call a program whose variables are, in part, on parameter servers."""
-        mirroring.settle([*self.donated, *self.kept])
+        # Servers are waited for, so the cells of this process are held without the
+        # lock.
+        with holding.hold(self.written, self._what):
+            return self._call_holding(leaves)
+
+    def _call_holding(self, leaves: list[Any]) -> Any:
+        """Call a program with servers; the cells that it writes are held."""
         cells = [*self.donated, *self.kept]
+        with _lock:
+            mirroring.settle(cells)
+            for cell in cells:
+                # So that no step of another thread donates the array meanwhile.
+                cell.escape()
         # Read everything at once, run, store what is kept here, and send the changes. A
         # value that was read never goes back: others may have changed it (decision
         # 0026).
@@ -370,15 +410,16 @@ class Program:
         else:
             # Waited for: a program that fails must have changed nothing on the servers.
             new, rest = jax.block_until_ready(self._jitted(donated, kept, leaves))
-        for cell, array in zip(self.written, new, strict=True):
-            cell.array = array
+        with _lock:
+            for cell, array in zip(self.written, new, strict=True):
+                cell.array = array
+            self._bring_home()
         given = iter(rest)
         changes = [
             dataclasses.replace(c, operands=tuple(next(given) for _ in c.operands))
             for c in later
         ]
         servers.apply_all(changes)
-        self._bring_home()
         return self._collect(list(given))
 
     def _run_in_stages(self, arrays: list[Any], leaves: list[Any]) -> Any:
@@ -401,6 +442,14 @@ class Program:
             moved = jax.device_put(collectives.own_copy(cell.array), home)
             cell.array = moved if cell.sharding else collectives.release(moved)
 
+    def _prepare_inputs(self, donated: Any, kept: Any, leaves: Any) -> Any:
+        """Return the inputs of a call, with its label, on the program's devices."""
+        if self._ledger is not None:
+            kept.append(self._labels.find_number(leaves))
+        if not self._must_place and not self._may_raise:
+            return donated, kept, leaves
+        return self._place_inputs(donated, kept, leaves)
+
     def _place_inputs(self, donated: Any, kept: Any, leaves: Any) -> Any:
         """Return the inputs of a call, copied to the program's devices if need be."""
         home = self._home
@@ -408,11 +457,13 @@ class Program:
             return donated, kept, leaves
 
         def move(cells: list[Cell], arrays: list[Any]) -> list[Any]:
-            pairs = zip(cells, arrays, strict=True)
-            return [
+            # Captured arrays, behind those of cells, are there already.
+            pairs = zip(cells, arrays, strict=False)
+            moved = [
                 _copy_to_home(a, home, self.mesh) if self._is_elsewhere(c) else a
                 for c, a in pairs
             ]
+            return [*moved, *arrays[len(cells) :]]
 
         leaves = [traced_function.put_at_home(x, home, self.mesh) for x in leaves]
         return move(self.donated, donated), move(self.kept, kept), leaves
@@ -438,10 +489,23 @@ class Program:
     def lower(self, leaves: list[Any]) -> Any:
         """Return the program as `jax.stages.Lowered`, for inspection."""
         donated = [c.array for c in self.donated]
-        kept = [c.array for c in self.kept]
+        kept = [x.array for x in self._inputs]
+        if self._ledger is not None:
+            # Any number serves: the label has a digest of this very program.
+            kept.append(self._labels.make_number(""))
         if self._must_place:
             donated, kept, leaves = self._place_inputs(donated, kept, leaves)
-        return self._lower(donated, kept, leaves)
+        return self._jitted.lower(donated, kept, leaves)
+
+
+@final
+class _CapturedArray:
+    """An array that a program captures and takes as an input, like that of a cell."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
 
 
 def _changed_meanwhile_error(name: str, cell: Cell) -> RuntimeError:

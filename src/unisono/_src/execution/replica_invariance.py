@@ -47,7 +47,7 @@ class Invariance:
         name = eqn.primitive.name
         same = [self._is_equal(v, known) for v in eqn.invars]
         # With groups, replicas of one group only get the same result.
-        if name in _EQUALISING and eqn.params.get("axis_index_groups") is None:
+        if name in EQUALISING and eqn.params.get("axis_index_groups") is None:
             out = [True] * len(eqn.outvars)
         elif name in _SEPARATING:
             out = [False] * len(eqn.outvars)
@@ -106,7 +106,7 @@ class Invariance:
 
     def _follow_scan(self, eqn: Any, same: list[bool]) -> list[bool]:
         """Return which results of a `scan` are equal."""
-        consts, carry = _scan_counts(eqn.params)
+        consts, carry = scan_counts(eqn.params)
         inner = _jaxpr_of(eqn.params["jaxpr"])
         # As in `_follow_while`, until no carried value changes any more.
         while True:
@@ -123,10 +123,10 @@ class Invariance:
 # Primitives by name. Equalising ones give all replicas the same result; separating ones
 # may give each another one, even from equal operands. The equalising ones are among
 # them for the case of groups, which is decided first.
-_EQUALISING = {"psum", "pmax", "pmin", "all_gather", "psum_invariant"}
+EQUALISING = {"psum", "pmax", "pmin", "all_gather", "psum_invariant"}
 _SEPARATING = {"axis_index", "ppermute", "all_to_all", "reduce_scatter",
-               "pure_callback", "io_callback", *_EQUALISING}  # fmt: skip
-_COLLECTIVES = {*_EQUALISING, "ppermute", "all_to_all", "reduce_scatter"}
+               "pure_callback", "io_callback", *EQUALISING}  # fmt: skip
+_COLLECTIVES = {*EQUALISING, "ppermute", "all_to_all", "reduce_scatter"}
 _CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call",
           "custom_vjp_call", "remat", "checkpoint"}  # fmt: skip
 
@@ -137,7 +137,7 @@ def is_literal(atom: Any) -> bool:
     return hasattr(atom, "val")
 
 
-def _scan_counts(params: Any) -> tuple[int, int]:
+def scan_counts(params: Any) -> tuple[int, int]:
     """Return how many operands of a scan are constants, and how many are carried."""
     if "num_consts" in params:
         return params["num_consts"], params["num_carry"]

@@ -24,6 +24,8 @@ from unisono._src.execution import (
     replica_invariance,
     signature,
     traced_values,
+    unchanged_arguments,
+    worker_dependence,
 )
 from unisono._src.execution import outputs as outputs_lib
 from unisono._src.foundation import ambient, errors, library_hooks
@@ -55,6 +57,7 @@ class TracedFunction:
         has_worker_parts: whether the program differs between workers, by design.
         changes: what parameter servers do with the cells that they keep, in order. Its
             operands are the avals of the arrays that the program computes.
+        unproved: what the workers compare when they call it together.
     """
 
     jaxpr: Any
@@ -69,6 +72,7 @@ class TracedFunction:
     gathered: frozenset[Cell]
     has_worker_parts: bool
     changes: list[Change]
+    unproved: worker_dependence.Unproved
 
     @property
     def uses_servers(self) -> bool:
@@ -160,7 +164,7 @@ def _trace_with(
             args, kwargs = feeds.begin(rest, arrays)
             try:
                 with traced_values.explain():
-                    result = fn(*args, **kwargs)
+                    result = unchanged_arguments.call(fn, args, kwargs)
                 feeds.finish()
             except (Exception, errors.Signal) as error:
                 # Raise later: variables created so far must still get their values.
@@ -238,9 +242,10 @@ def _prune(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> TracedFuncti
     # After `check`, which would take the layouts that this adds for the user's.
     jaxpr = compiler_detours.rewrite(jaxpr)
     split = {c for c in (*read, *seen["written"]) if c.split is not None}
+    constants = captured_arrays.Constants(closed.consts, mesh)
     return TracedFunction(
         jaxpr,
-        captured_arrays.Constants(closed.consts, mesh),
+        constants,
         read,
         seen["written"],
         dict(frame.created),
@@ -251,14 +256,35 @@ def _prune(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> TracedFuncti
         frozenset(c for c in split if partitioner_limits.must_gather(jaxpr, c.split)),
         frame.has_worker_parts,
         seen["changes"],
+        _find_unproved(jaxpr, constants, read, seen, mesh),
+    )
+
+
+def _find_unproved(
+    jaxpr: Any, constants: Any, read: Sequence[Cell], seen: Any, mesh: Any
+) -> worker_dependence.Unproved:
+    """Return what the workers compare when they call a program together."""
+    if mesh is None or not mesh.is_spread:
+        return worker_dependence.Unproved()
+    kinds = seen["kinds"]
+    own = [not c.is_everywhere for c in read] + [k not in "pu" for k in kinds]
+    # Workers that take local results of uneven shapes each take another part.
+    has_parts = seen["frame"].has_worker_parts
+    differs = [False] * len(read) + [has_parts and k == "u" for k in kinds]
+    return worker_dependence.find_unproved(
+        jaxpr, constants, own, seen["written"], differs
     )
 
 
 def _must_meet(jaxpr: Any, read: Sequence[Cell], seen: Any) -> bool:
-    """Whether all workers must call a program together, because it communicates."""
+    """Whether all workers must call a program together.
+
+    It communicates, or it changes a variable that they share.
+    """
     is_stacked = any(c.is_stacked for c in (*read, *seen["written"]))
     has_rows = any(k in "pu" for k in seen["kinds"])
-    return is_stacked or has_rows or replica_invariance.communicates(jaxpr)
+    changes = any(map(worker_dependence.is_shared, seen["written"]))
+    return is_stacked or has_rows or changes or replica_invariance.communicates(jaxpr)
 
 
 def _common_mesh(mesh: topology.Topology | None, cells: Sequence[Cell]) -> Any:
@@ -307,7 +333,7 @@ def put_at_home(array: Any, home: Any, mesh: topology.Topology | None) -> Any:
     if isinstance(array, jax.Array) and array.sharding.device_set == home.device_set:
         return array
     if mesh is not None and mesh.is_spread:
-        return mesh.spread(array)
+        return collectives.copy_weak_type(mesh.spread(array), array)
     return jax.device_put(array, home)
 
 
@@ -347,6 +373,10 @@ def materialize(found: TracedFunction, leaves: Sequence[Any]) -> None:
         out_shardings=[c.sharding if c.split else None for c in found.created],
     )(found.constants.spread, *needed)
     for cell, value in zip(found.created, made, strict=True):
+        if cell.array is not None:
+            # A block of `init_scope` has assigned the variable: as in TensorFlow, that
+            # is its first value.
+            continue
         if cell.is_spread:
             # Workers may have computed different values; `begin` takes worker 0's.
             value = collectives.own_copy(value)

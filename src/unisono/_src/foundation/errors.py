@@ -139,7 +139,7 @@ class UnavailableError(RuntimeError):
     """A parameter server, or a worker of a `ClusterCoordinator`, is gone.
 
     Attributes:
-        task_type: ``"ps"`` or ``"worker"``.
+        task_type: ``"ps"`` or ``"worker"``; ``"chief"`` if the whole cluster is gone.
         task_index: which one of them it is.
 
     >>> try:

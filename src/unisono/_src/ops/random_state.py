@@ -4,11 +4,15 @@ The rules are those of ``tf.random.set_seed``. Eager numbers are TensorFlow's ow
 the same seeds: an operation with a seed counts how much it has drawn, and one without
 takes the next seed of a sequence that the global seed begins. A compiled `function` has
 a `Generator` for each of its operations with a seed, and one for all others, in each
-strategy. The state of a generator is a variable.
+strategy. The state of a generator is a variable. Outside replicas a function draws the
+same numbers on all workers, because it may assign them to a variable that they share.
 """
 
 from __future__ import annotations
 
+import collections
+import hashlib
+import threading
 import weakref
 from typing import Any, final
 
@@ -21,11 +25,15 @@ from unisono._src.foundation.public_names import publish
 from unisono._src.state import frames, trace_versions
 from unisono._src.training import philox, random_generator
 from unisono._src.values import jax_traces
+from unisono._src.workers import process_group
 
 # How far an eager operation moves its counter for one number.
 _RESERVED = 256
 # How far the counter of each eager operation with a seed has come.
 _drawn: dict[tuple[str, int, int], int] = {}
+_lock = threading.Lock()
+# How many functions of each name draw the same numbers on all workers.
+_named: collections.Counter[str] = collections.Counter()
 # The generators of compiled functions: by function, by strategy, and by the seed and
 # the number of the operation. Programs that cannot be keys share those of `_Shared`.
 _Streams = weakref.WeakKeyDictionary[Any, dict[Any, random_generator.Generator]]
@@ -117,9 +125,10 @@ def take(count: int, seed: int | None, kind: str) -> jax.Array:
     first, second = global_seed.make_pair(seed)
     low = 0
     if seed is not None:
-        low = _drawn.get((kind, first, second), 0)
-        # Like TensorFlow's kernels, which count in their own state from call to call.
-        _drawn[kind, first, second] = low + _RESERVED * count
+        with _lock:
+            low = _drawn.get((kind, first, second), 0)
+            # Like TensorFlow's kernels, which count in their own state.
+            _drawn[kind, first, second] = low + _RESERVED * count
     return _own_words(jnp.asarray(_state(first, second, low)))
 
 
@@ -179,12 +188,16 @@ def _find(program: Any, seed: int | None, number: int) -> random_generator.Gener
         ambient.swap(here)
         try:
             with jax_traces.compute_at_once():
+                state = _first_state(seed)
+                if seed is None and outer.strategy is None:
+                    state = _agree_on_state(program, state)
                 made = random_generator.Generator(
-                    state=_first_state(seed), alg=random_generator.Algorithm.PHILOX
+                    state=state, alg=random_generator.Algorithm.PHILOX
                 )
         finally:
             ambient.swap(outer)
-        streams[seed, number] = made
+        # Another thread may have made one meanwhile; all must draw from the same.
+        streams.setdefault((seed, number), made)
         # The trace has begun without the generator's variable, which is an input.
         raise trace_versions.NeedsNewTrace
     return streams[seed, number]
@@ -196,6 +209,28 @@ def _first_state(seed: int | None) -> np.ndarray:
     if seed is None and given is not None:
         return _state(given, 0)
     return _state(*global_seed.make_pair(seed))
+
+
+def _agree_on_state(program: Any, own: np.ndarray) -> np.ndarray:
+    """Returns the first state of a function outside replicas, equal on all workers.
+
+    It does not depend on what else a worker has drawn.
+
+    Args:
+        program: the function.
+        own: the state that it would have without other workers.
+    """
+    agreed = process_group.agreed_seed()
+    if agreed is None or global_seed.get_seed() is not None:
+        return own
+    name = (
+        f"{getattr(program, '__module__', '')} {getattr(program, '__qualname__', '')}"
+    )
+    # Functions of one name are told apart by the order in which they draw first.
+    _named[name] += 1
+    text = f"{agreed} {name} {_named[name]}"
+    found = np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint64)
+    return _state(int(found[0]), int(found[1]))
 
 
 def key_of(words: jax.Array) -> jax.Array:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 from jax._src.array import ArrayImpl
 from jax.sharding import PartitionSpec
 
-from unisono._src.foundation import errors, nest
+from unisono._src.foundation import errors, nest, wide_numbers
 from unisono._src.foundation.options import ReduceOp
 from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.values import indexed_slices, jax_tapes
@@ -33,6 +34,9 @@ try:
     from jax._src.interpreters.pxla import batched_device_put as _put
 except ImportError:
     _put = None  # type: ignore[assignment]
+
+# What has a number that does not fit, for messages.
+_VALUE = "a value of a replica"
 
 
 def put_pieces(
@@ -76,7 +80,7 @@ def as_array(x: Any) -> Any:
         if x is None or isinstance(x, (str, bytes)):
             # Reported below: JAX raises other errors for these than for other objects.
             raise TypeError
-        return jnp.asarray(x)
+        return wide_numbers.as_jax(x, None, _VALUE)
     except TypeError:
         raise errors.InvalidArgumentError(
             f"Expected numbers on every replica, received {x!r} of type "
@@ -112,6 +116,19 @@ def release(x: Any) -> Any:
         return x
     # The same buffer without the mark "committed", which no public function removes.
     return ArrayImpl(x.aval, x.sharding, [x], committed=False, _skip_checks=True)
+
+
+def copy_weak_type(x: Any, like: Any) -> Any:
+    """Returns an array as one of a weak type if another one is, as Python's numbers.
+
+    JAX forgets it when it makes an array of pieces. A program that was traced for a
+    weak type does not take another one.
+    """
+    if not getattr(like, "weak_type", False) or x.weak_type:
+        return x
+    pieces = [shard.data for shard in x.addressable_shards]
+    aval = x.aval.update(weak_type=True)
+    return ArrayImpl(aval, x.sharding, pieces, committed=True, _skip_checks=True)
 
 
 def place(x: Any, device: jax.Device | None) -> Any:
@@ -324,11 +341,13 @@ def sum_and_count(op: ReduceOp, axis: Any, x: Any) -> tuple[Any, Any]:
             "Reduce each of them by itself, or along no axis (axis=None)."
         )
     if nest.is_nested(x):
-        x = jnp.stack([jnp.asarray(operand(c)) for c in nest.children(x)])
+        x = jnp.stack(
+            [wide_numbers.as_jax(operand(c), None, _VALUE) for c in nest.children(x)]
+        )
     if isinstance(x, indexed_slices.IndexedSlices):
         # An axis is one of the larger array, as in TensorFlow.
         x = x.to_dense()
-    x = jnp.asarray(operand(x))
+    x = wide_numbers.as_jax(operand(x), None, _VALUE)
     check_reducible(x.dtype, op.value)
     axes = _axes(axis, x.ndim)
     count = np.float32(np.prod([x.shape[a] for a in axes]))
@@ -352,7 +371,7 @@ def as_input(x: Any) -> Any:
     with jax.ensure_compile_time_eval():
         # With an axis it stays a constant of the trace, of which `captured_arrays`
         # makes an input; a single number would be written into the equations.
-        row = jnp.asarray(x)[None]
+        row = wide_numbers.as_jax(x, None, _VALUE)[None]
     return row[0]
 
 
@@ -376,7 +395,7 @@ def reduce_local(op: ReduceOp, x: Any, replicas: int) -> Any:
 
 def gather_local(x: Any, axis: int) -> jax.Array:
     """Concatenates the replicas' own values along `axis`."""
-    x = jnp.asarray(x)
+    x = wide_numbers.as_jax(x, None, _VALUE)
     check_gather(x.shape, axis)
     _check_not_bool(x)
     whole: jax.Array = jax.lax.all_gather(x, AXIS, axis=axis, tiled=True)
@@ -391,7 +410,7 @@ def split_local(x: Any, replicas: int) -> tuple[Any, ...]:
 
 def pick_local(x: Any, index: int) -> jax.Array:
     """Returns the value of replica `index`, on every replica."""
-    x = jnp.asarray(x)
+    x = wide_numbers.as_jax(x, None, _VALUE)
     found: jax.Array
     if is_key(x):
         data = pick_local(jax.random.key_data(x), index)
@@ -420,6 +439,11 @@ def reduce_stacked(op: ReduceOp, x: Any, topology: Topology) -> Any:
     )(x)
 
 
+# JAX lists the pieces of an array when it is first asked for them. If two threads ask
+# at once, the list has pieces twice from then on, and reads give wrong numbers.
+_listing = threading.RLock()
+
+
 def shards(x: jax.Array, topology: Topology) -> Sequence[jax.Array]:
     """Returns the pieces of `x` on the replicas of this process, in replica order.
 
@@ -437,7 +461,8 @@ def shards(x: jax.Array, topology: Topology) -> Sequence[jax.Array]:
         return [s.data for s in x.addressable_shards][:: topology.num_logical_devices]
     # The public `addressable_shards` makes an object for each piece at every read. JAX
     # 0.10 to 0.12 have the pieces under this name.
-    pieces: Sequence[jax.Array] = x._arrays  # noqa: SLF001
+    with _listing:
+        pieces: Sequence[jax.Array] = x._arrays  # noqa: SLF001
     return pieces[:: topology.num_logical_devices]
 
 
@@ -450,7 +475,9 @@ def own_copy(x: Any) -> Any:
 
 def first_row(stacked: Any) -> int:
     """Returns the number of the first row that this process holds."""
-    leaf = jax.tree.leaves(stacked)[0]
+    leaves = jax.tree.leaves(stacked)
+    # XLA does not split an array without elements.
+    leaf = next((x for x in leaves if x.size), leaves[0])
     return min(s.index[0].start or 0 for s in leaf.addressable_shards)
 
 

@@ -16,11 +16,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation.options import ReduceOp
-from unisono._src.machines.topology import Topology
+from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.values import collectives
 
 # The size of the largest pack. A larger array is reduced by a call of its own.
 _PACK_BYTES = 8 << 20
+# The types in which the sum of marks is exact (`execution/step_marks`). Narrower floats
+# round it.
+CARRIERS = frozenset(
+    np.dtype(kind)
+    for kind in ("float32", "float64", "int32", "int64", "uint32", "uint64")
+)
 
 
 def is_worthwhile(topology: Topology) -> bool:
@@ -49,8 +55,11 @@ def reduce_together(
         if len(parts) == 1:
             reduced = [collectives.reduce_local(op, parts[0], replicas)]
         else:
-            flat = collectives.reduce_local(op, _pack(parts), replicas)
-            reduced = _unpack(flat, parts)
+            collectives.check_reducible(parts[0].dtype, op.value)
+            room = count_lanes(replicas) if parts[0].dtype in CARRIERS else 0
+            flat = _pack(parts, room)
+            flat = _sum_with_room(flat) if room else jax.lax.psum(flat, AXIS)
+            reduced = _unpack(flat / replicas if op is ReduceOp.MEAN else flat, parts)
         for i, total in zip(pack, reduced, strict=True):
             totals[i] = total
     return totals
@@ -77,10 +86,42 @@ def _packs(arrays: Sequence[jax.Array], most: int) -> list[list[int]]:
     return done
 
 
-def _pack(parts: Sequence[jax.Array]) -> jax.Array:
+def lane_bits(replicas: int) -> int:
+    """Returns how many bits of a mark one number carries, so that sums are exact.
+
+    >>> lane_bits(2), lane_bits(256), lane_bits(4096)
+    (16, 16, 12)
+    """
+    # A float of 32 bits has 24 digits.
+    return max(1, min(16, 24 - (replicas - 1).bit_length()))
+
+
+def count_lanes(replicas: int) -> int:
+    """Returns how many numbers carry the two marks of a step.
+
+    >>> count_lanes(2), count_lanes(4096)
+    (4, 6)
+    """
+    return 2 * -(-32 // lane_bits(replicas))
+
+
+@jax.jit
+def _sum_with_room(flat: jax.Array) -> jax.Array:
+    """Sums a pack whose last elements are free; `has_room` finds it by its name."""
+    total: jax.Array = jax.lax.psum(flat, AXIS)
+    return total
+
+
+def has_room(equation: Any) -> bool:
+    """Whether an equation sums a pack that has room for the marks of a step."""
+    is_call = equation.primitive.name in ("jit", "pjit")
+    return is_call and equation.params["name"] == "_sum_with_room"
+
+
+def _pack(parts: Sequence[jax.Array], room: int) -> jax.Array:
     # Written piece by piece: XLA computes a concatenation on several threads element
     # by element, which takes longer than the collective.
-    flat = jnp.zeros(sum(p.size for p in parts), parts[0].dtype)
+    flat = jnp.zeros(sum(p.size for p in parts) + room, parts[0].dtype)
     at = 0
     for part in parts:
         flat = jax.lax.dynamic_update_slice(flat, part.ravel(), (at,))

@@ -8,9 +8,11 @@ for as long as others are connected, so that they learn what happened and end in
 This file is run as a program; it imports nothing of the package.
 """
 
+import errno
 import json
 import os
 import select
+import socket
 import sys
 import time
 
@@ -25,6 +27,30 @@ _QUIET_SECONDS = 1.0
 # The workers decide how long they wait for each other. If the service decided, JAX
 # would abort them.
 _JOIN_SECONDS = 86_400
+# The service of an earlier program may need so long to end.
+_FREE_SECONDS = 5.0
+
+
+def _wait_until_free(address: str) -> None:
+    """Ends this process if another one keeps listening at the address.
+
+    gRPC lets several processes listen at one port, and workers would join any of them.
+    """
+    host, _, port = address.rpartition(":")
+    until = time.monotonic() + _FREE_SECONDS
+    while True:
+        try:
+            found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+            family, _, _, _, place = found[0]
+            socket.create_server(place[:2], family=family).close()
+            return
+        except OSError as error:
+            # Of anything else gRPC says what is wrong.
+            if error.errno != errno.EADDRINUSE:
+                return
+            if time.monotonic() > until:
+                sys.exit(f"Another process listens at {address}.")
+        time.sleep(0.1)
 
 
 def _connections(port: int) -> int | None:
@@ -65,6 +91,7 @@ def _wait_for_others(port: int) -> None:
 
 
 def _main(address: str, workers: str, heartbeat: str, secured: str) -> None:
+    _wait_until_free(address)
     service = _jax.get_distributed_runtime_service(
         address,
         int(workers),

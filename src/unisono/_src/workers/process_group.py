@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import dataclasses
 import ipaddress
 import json
 import os
+import secrets
 import select
 import subprocess
 import sys
@@ -24,10 +27,14 @@ from unisono._src.machines import devices, topology
 from unisono._src.workers import (
     coordination_service,
     credentials,
+    guarded_reads,
     watchdog,
+    worker_claims,
     worker_guard,
 )
 
+# The place of the random number that all workers have, in the coordination service.
+_SEED = "unisono/seed"
 # Jobs whose tasks compute together, in the order in which their tasks are numbered.
 _COMPUTING = ("chief", "master", "worker")
 # How long the coordination service may take to listen, how long workers may take to
@@ -160,6 +167,7 @@ def start(group: ProcessGroup, mode: str, stall_seconds: float) -> None:
         launcher_progress.tell_state(launcher_progress.LISTENS)
     if not jax.distributed.is_initialized():
         _initialize(group, limit)
+        _claim_index(group)
     elif jax.process_count() != group.size or jax.process_index() != group.index:
         raise RuntimeError(
             "jax.distributed was started by the program itself, with "
@@ -167,17 +175,20 @@ def start(group: ProcessGroup, mode: str, stall_seconds: float) -> None:
             f"the cluster says {group.size} and {group.index}. Leave starting it to "
             "the strategy, or describe the same cluster."
         )
-    if mode == worker_guard.OFF:
+
+    def begin() -> None:
+        _agree_on_seed(group, limit)
         devices.start(has_peers=True, stall_seconds=stall_seconds)
+
+    if mode == worker_guard.OFF:
+        begin()
         _started.group = group
         return
     made = _start_guard(group, mode, stall_seconds)
     made.meet(limit)
     # JAX's backend waits for the backends of the others when it starts.
-    _wait_for(
-        lambda: devices.start(has_peers=True, stall_seconds=stall_seconds),
-        made.explain_absence,
-    )
+    with made.connections.find_listener():
+        _wait_for(begin, made.explain_absence)
     _started.group = group
     # A worker with one CPU device waits for its peers alone, and its collective breaks
     # when one of them is gone. Where several devices wait for each other, or on an
@@ -193,13 +204,20 @@ def _start_guard(
     client = distributed.global_state.client
     made = worker_guard.Guard(client, group.index, group.size, mode, stall_seconds)
 
-    def hear(ending: launcher_news.WorkerEnding) -> None:
-        if (ending.job, ending.index) in group.tasks:
-            made.hear(group.tasks.index((ending.job, ending.index)), ending)
+    def hear(news: launcher_news.Told) -> None:
+        if (news.job, news.index) in group.tasks:
+            made.hear(group.tasks.index((news.job, news.index)), news)
+
+    def leave() -> None:
+        if made.is_claimed_twice:
+            _leave_without_a_word()
 
     launcher_news.NEWS.subscribe(hear)
+    # Before JAX leaves, which it has registered earlier.
+    atexit.register(leave)
     made.start()
     watchdog.CURRENT.guard = made
+    guarded_reads.install()
     return made
 
 
@@ -259,6 +277,7 @@ class _Started:
 
     group: ProcessGroup | None = None
     service: Any = None
+    seed: int | None = None
 
 
 _started = _Started()
@@ -267,6 +286,19 @@ _started = _Started()
 def current() -> ProcessGroup:
     """Returns the group that this process has joined; `ALONE` if it joined none."""
     return _started.group or ALONE
+
+
+def agreed_seed() -> int | None:
+    """Returns a random number that all workers have; None without other workers."""
+    return _started.seed
+
+
+def _agree_on_seed(group: ProcessGroup, limit: float) -> None:
+    """Gives all workers the random number of the chief."""
+    client: Any = distributed.global_state.client
+    if group.is_chief:
+        client.key_value_set(_SEED, str(secrets.randbits(63)), allow_overwrite=True)
+    _started.seed = int(client.blocking_key_value_get(_SEED, int(limit * 1000)))
 
 
 def _initialize(group: ProcessGroup, limit: float) -> None:
@@ -307,6 +339,26 @@ def _initialize(group: ProcessGroup, limit: float) -> None:
         # JAX would take a client that has not joined for one that has.
         state.client = None
         raise
+
+
+def _claim_index(group: ProcessGroup) -> None:
+    """Raises if another process has joined as the same worker."""
+    client: Any = distributed.global_state.client
+    found = worker_claims.claim(client, group.index, worker_guard.CLAIMED_TWICE)
+    if found is not None:
+        _leave_without_a_word()
+        raise found
+
+
+def _leave_without_a_word() -> None:
+    """Keeps JAX from leaving the group at exit, as another process has this index.
+
+    JAX aborts a process that leaves when the other one has left.
+    """
+    # Its client leaves when it is deleted, too. So this is never deleted.
+    state = distributed.global_state
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(state.client))
+    state.client = None
 
 
 def _why_not_joined(
@@ -355,7 +407,8 @@ def _start_service(address: str, workers: int, secured: dict[str, Any]) -> None:
         process.wait()
         raise errors.WorkerLostError(
             f"The coordination service could not listen at {address}; see what it "
-            "printed. Is the port taken, or is this not an address of this machine?"
+            "printed. Is the port taken, is another process the first worker, too, or "
+            "is this not an address of this machine?"
         )
     # This holds the pipe open for as long as this process lives. The service notices
     # the end of this process when the pipe closes.

@@ -12,6 +12,8 @@ import json
 import zlib
 from typing import Any, final
 
+from unisono._src.workers.step_ledger import StepLedger
+
 # A worker remembers so many of its own steps.
 _KEPT = 4096
 # In characters: a longer history of another worker is ignored.
@@ -32,23 +34,38 @@ class StepHistory:
         self._steps: collections.deque[tuple[int, int, Any]] = collections.deque(
             maxlen=_KEPT
         )
+        # Steps that a ledger counts: the ledger, its count, and the step's number.
+        self._counted: collections.deque[tuple[StepLedger, int, int]] = (
+            collections.deque(maxlen=_KEPT)
+        )
 
-    def add(self, label: Any, text: str) -> None:
+    def add(self, label: Any, text: str, ledger: StepLedger | None = None) -> None:
         """Adds a step.
 
         Args:
             label: what the step is, for people.
             text: the same as a text, in which all kinds of steps differ.
+            ledger: the ledger that counts the step, if one does.
         """
         self.step += 1
+        if ledger is not None:
+            self._counted.append((ledger, ledger.count + 1, self.step))
         self.mark = zlib.crc32(text.encode(), self.mark)
         self._steps.append((self.step, self.mark, label))
 
     def take_back(self) -> None:
         """Removes the last step, which was not taken."""
         self._steps.pop()
+        if self._counted and self._counted[-1][2] == self.step:
+            self._counted.pop()
         self.step -= 1
         self.mark = self._steps[-1][1] if self._steps else 0
+
+    def find_counted(self, ledger: StepLedger, count: int) -> int | None:
+        """Returns the number of the step that a ledger counts as `count`, if known."""
+        every = self._counted.copy()
+        found = (n for which, c, n in every if which is ledger and c == count)
+        return next(found, None)
 
     def last(self, count: int) -> list[tuple[int, int, Any]]:
         """Returns the number, mark and label of the last steps."""

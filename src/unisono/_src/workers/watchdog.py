@@ -9,6 +9,8 @@ import os
 from typing import Any, NoReturn, final
 
 from unisono._src.foundation import errors
+from unisono._src.machines.topology import Topology
+from unisono._src.workers.step_ledger import StepLedger
 from unisono._src.workers.worker_guard import Guard
 
 
@@ -34,10 +36,27 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_abandon_guard)
 
 
-def enter(label: Any) -> None:
+def enter(label: Any, is_seen: bool = False, ledger: StepLedger | None = None) -> None:
     """Notes that this worker goes into a step; see `Guard.enter`."""
     if CURRENT.guard is not None:
-        CURRENT.guard.enter(label)
+        CURRENT.guard.enter(label, is_seen, ledger)
+
+
+def find_ledger(topology: Topology | None) -> StepLedger | None:
+    """Returns the ledger of the steps on some devices; None without a guard."""
+    if CURRENT.guard is None or topology is None:
+        return None
+    return CURRENT.guard.steps.find_ledger(topology)
+
+
+def check_marks(wait: bool = False) -> None:
+    """Raises if workers have differed in a step that is done; see `Guard.check_marks`.
+
+    Args:
+        wait: whether to wait for the steps that are not done yet.
+    """
+    if CURRENT.guard is not None:
+        CURRENT.guard.check_marks(wait)
 
 
 def leave() -> None:
@@ -61,6 +80,11 @@ def compare() -> None:
 def count_steps() -> int:
     """Returns how many steps this worker has taken that all workers must take."""
     return 0 if CURRENT.guard is None else CURRENT.guard.step
+
+
+def patience() -> float:
+    """Returns how many seconds to wait for a worker that is behind the others."""
+    return 30.0 if CURRENT.guard is None else CURRENT.guard.stall_seconds
 
 
 def watch(values: Any) -> None:

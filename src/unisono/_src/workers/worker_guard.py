@@ -28,14 +28,20 @@ from unisono._src.cluster import launcher_news, launcher_progress
 from unisono._src.foundation import errors
 from unisono._src.workers import (
     last_words,
-    step_history,
+    step_comparison,
+    step_forecast,
+    worker_claims,
+    worker_connections,
     worker_judgement,
     worker_records,
 )
+from unisono._src.workers.step_ledger import StepLedger
 from unisono._src.workers.worker_records import FAILED, LEFT, RUNS
 
 OFF, ASYNC, STRICT = "off", "async", "strict"
 _PLACE = "unisono/guard/"
+# Beside the records, so that it is read with them: which index two processes have.
+CLAIMED_TWICE = f"{_PLACE}worker/claimed twice"
 # Each of up to 32 workers compares the records every quarter of a second. More workers
 # look less often, because each of them reads the records of all.
 _TICK_SECONDS, _TICK_WORKERS = 0.25, 32
@@ -52,8 +58,8 @@ _ABORT_SECONDS = 1.0
 # The thread takes so many looks at the newest arrays, which the program may replace and
 # delete at any time.
 _GLANCES = 5
-# How long a worker waits for the steps of one that differs, to name the first of them.
-_HISTORY_SECONDS = 1.0
+# After each wait of this length a worker looks why another one does not come.
+_LOOK_MILLISECONDS = 250
 _NETWORK = re.compile(
     r"gloo|nccl|connection (closed|reset) by peer|timed out waiting .* for (recv|send)",
     re.IGNORECASE,
@@ -83,7 +89,10 @@ class Guard:
     Attributes:
         verdict: the error that the guard has found, if any.
         is_strict: whether all workers agree on each step before they take it.
+        steps: compares the steps of the workers.
         waits_in_python: whether this worker waits for results in Python.
+        connections: the connections with the other workers.
+        is_claimed_twice: whether another process is the same worker.
     """
 
     # The program's thread, `_watch` and the reader of the launcher's news (`hear`) come
@@ -94,11 +103,10 @@ class Guard:
     ) -> None:
         self.verdict: errors.WorkerError | None = None
         self.is_strict = mode == STRICT
-        self.waits_in_python = False
+        self.waits_in_python = self.is_claimed_twice = False
         self._client = client
         self._worker = worker
         self._stall = stall_seconds
-        self._history = step_history.StepHistory()
         # What this worker publishes of its own end, and whom it blames.
         self._state, self._error, self._secondary = RUNS, "", False
         self._blame: errors.WorkerError | None = None
@@ -106,12 +114,21 @@ class Guard:
         self._tick = _TICK_SECONDS * max(1.0, workers / _TICK_WORKERS)
         self._dead = self._tick * _DEAD_TICKS
         self._has_noticed = False
-        # The last results, for the thread; and the kinds of steps that were met.
+        self.steps = step_comparison.StepComparison(
+            client, _PLACE, worker, self._tick / 10
+        )
+        self._history = self.steps.history
+        # The last results, for the thread.
         self._newest: Any = None
-        self._known: set[str] = set()
+        self._forecast = step_forecast.StepForecast()
+        # The key that told the others that this worker was at the last meeting.
+        self._agreed = ""
         self._last_words = last_words.LastWords(self._explain_abort)
         self._heard: dict[int, launcher_news.WorkerEnding] = {}
+        self.connections = worker_connections.WorkerConnections(client, worker)
+        self._found_at: float | None = None
         now = time.monotonic()
+        self._looks = worker_records.Looks(now, self._dead / 2)
         others = [i for i in range(workers) if i != worker]
         self._records = {i: worker_records.WorkerRecord(i, now) for i in others}
         self._lock = threading.Lock()
@@ -125,6 +142,11 @@ class Guard:
         """The number of the step that this worker is in."""
         return self._history.step
 
+    @property
+    def stall_seconds(self) -> float:
+        """How long a worker may be behind the others."""
+        return self._stall
+
     def start(self) -> None:
         """Starts the thread that watches."""
         self._publish()
@@ -134,30 +156,59 @@ class Guard:
         atexit.register(self.close)
         self._thread.start()
 
-    def enter(self, label: Any) -> None:
+    def enter(
+        self, label: Any, is_seen: bool = False, ledger: StepLedger | None = None
+    ) -> None:
         """Notes that this worker goes into a step that all must take.
 
         Args:
             label: an object whose `repr` differs between steps of different kinds or
                 shapes.
+            is_seen: whether the program sees numbers while the step runs. The workers
+                agree on such a step before they take it.
+            ledger: the ledger that counts the step, if one does.
 
         Raises:
             WorkerError: the thread has found an error meanwhile; with the strict mode,
-                or at the first step of a kind, also if the workers differ in this step.
+                or if the steps before do not foretell this one, also if the workers
+                differ in it. See `step_forecast`.
         """
         if self.verdict is not None:
             raise self.notice(self.verdict)
         kind = label if isinstance(label, str) else repr(label)
-        self._history.add(label, kind)
-        if self.is_strict:
-            self._agree(label)
-        elif kind not in self._known:
-            self._known.add(kind)
-            self._wait_at_new_kind()
+        self._history.add(label, kind, ledger)
+        if not self._forecast.expects(kind) or self.is_strict or is_seen:
+            self._agree()
 
     def leave(self) -> None:
         """Takes back an `enter`, because the step was not taken."""
         self._history.take_back()
+        self._forecast.take_back()
+
+    def check_marks(self, wait: bool = False) -> None:
+        """Raises if the workers have differed in a step that is done.
+
+        Args:
+            wait: whether to wait for the steps that are not done yet.
+
+        Raises:
+            WorkerMismatchError: they have.
+        """
+        if wait:
+            for array in self.steps.find_unfinished():
+                self.wait_for_result(array)
+                # A step that has failed says so where its results are read.
+                with contextlib.suppress(RuntimeError, ValueError):
+                    array.block_until_ready()
+        found = self.steps.find_difference(self._look_again)
+        if found is not None:
+            raise self.notice(found)
+
+    def _look_again(self) -> errors.WorkerError | None:
+        """Returns the error that the records show now, if any."""
+        with contextlib.suppress(RuntimeError):
+            self._exchange_records()
+        return self.verdict
 
     def watch(self, values: Any) -> None:
         """Notes the newest results of a step; the thread finds out if it has failed.
@@ -175,7 +226,8 @@ class Guard:
         """
         found = self.verdict
         if isinstance(found, errors.WorkerMismatchError) and not self._has_noticed:
-            # A number that workers have computed while they differed is wrong.
+            # The program learns it as early as it can. Afterwards it may read what was
+            # computed before: the ledger tells which steps were right.
             raise self.notice(found)
         if not self.waits_in_python or array.is_ready():
             return
@@ -191,11 +243,15 @@ class Guard:
             pause = _SLEEP_PART * (now - since)
             time.sleep(min(max(pause, _SLEEP_LEAST), _SLEEP_MOST))
 
-    def hear(self, worker: int, ending: launcher_news.WorkerEnding) -> None:
-        """Notes that the launcher says that a worker's process has ended."""
-        if worker in self._records:
-            self._heard[worker] = ending
-            self._wake.set()
+    def hear(self, worker: int, news: launcher_news.Told) -> None:
+        """Notes what the launcher says of a worker's process: it ended, or stopped."""
+        if worker not in self._records:
+            return
+        if isinstance(news, launcher_news.WorkerPause):
+            self._records[worker].note_pause(news, time.monotonic())
+            return
+        self._heard[worker] = news
+        self._wake.set()
 
     def meet(self, seconds: float) -> None:
         """Waits until every worker has given a sign of life.
@@ -227,7 +283,7 @@ class Guard:
         """
         if self.verdict is not None:
             return self.verdict
-        now = time.monotonic()
+        now = self._looks.limit(time.monotonic())
         chosen = self._records if worker is None else [worker]
         found = self._judge(now, self._stall, chosen)
         for i in chosen:
@@ -250,50 +306,37 @@ class Guard:
                 self._publish()
         return error
 
-    def _wait_at_new_kind(self) -> None:
-        """Waits until all workers have come to a step of a kind that is new here.
+    def _agree(self) -> None:
+        """Waits until all workers are about to take the step that this one is in.
 
-        Then the records show whether they differ, before anything is computed. Gloo
-        would abort a worker that gets numbers of another size. And in the first step
-        the workers connect to each other; JAX would wait long for one that is gone.
+        In the first step the workers connect to each other, too; JAX would wait long
+        for one that is gone.
         """
-        until = time.monotonic() + self._stall
-        while time.monotonic() < until:
-            with contextlib.suppress(RuntimeError):
-                self._exchange_records()
-            late = [r.worker for r in self._records.values() if r.step < self.step]
-            found = self.explain_absence(late[0]) if late else self.verdict
-            if found is not None:
-                raise self.notice(found)
-            if not late:
-                return
-            time.sleep(self._tick / 25)
-
-    def _agree(self, label: Any) -> None:
-        """Waits until all workers are about to take this step."""
-        step, client = self.step, self._client
-        own = f"{_PLACE}step/{step}/{self._worker}"
-        client.key_value_set(own, worker_records.shorten(label), allow_overwrite=True)
+        # The mark tells the step and all before it, so workers that differ do not meet
+        # here, and their records show how they differ.
+        place = f"{_PLACE}step/{self.step}/{self._history.mark}/"
+        own = f"{place}{self._worker}"
+        self._client.key_value_set(own, "here", allow_overwrite=True)
         until = time.monotonic() + self._stall
         for i in self._records:
-            told = self._wait_for(f"{_PLACE}step/{step}/{i}", i, until)
-            if told != worker_records.shorten(label):
-                r = self._records[i]
-                found = worker_records.mismatch_error(i, step, r, label, told)
-                raise self.notice(found)
-        if step > 2:
-            # All workers have come to this step, so all have read the keys of earlier
-            # ones.
+            self._wait_for(f"{place}{i}", i, until)
+        # All have come to this place, so all have left the last one, unless it is the
+        # same: this worker may have taken the step back.
+        if self._agreed not in ("", own):
             with contextlib.suppress(Exception):
-                client.key_value_delete(f"{_PLACE}step/{step - 2}/{self._worker}")
+                self._client.key_value_delete(self._agreed)
+        self._agreed = own
 
-    def _wait_for(self, key: str, worker: int, until: float) -> str:
-        """Returns a key's value; raises if its worker is lost or does not write it."""
+    def _wait_for(self, key: str, worker: int, until: float) -> None:
+        """Waits for a worker's key; raises if the worker is lost or does not come."""
         # The waits are short, so that a verdict of the thread is raised soon.
         while True:
             try:
-                return str(self._client.blocking_key_value_get(key, 500))
+                self._client.blocking_key_value_get(key, _LOOK_MILLISECONDS)
+                return
             except Exception:
+                with contextlib.suppress(Exception):
+                    self._exchange_records()
                 now = time.monotonic()
                 found = self.explain_absence(worker)
                 if found is None and now > until:
@@ -320,6 +363,19 @@ class Guard:
                 self._note_endings(dict(self._heard))
                 if self.verdict is None:
                     self.verdict = self._standpoint().find_ended(self._records.values())
+            with contextlib.suppress(Exception):
+                self._free_waiting()
+
+    def _free_waiting(self) -> None:
+        """Breaks the collectives in which this worker waits, after a verdict.
+
+        It may wait for a worker that lives, but has found the same error and raised it.
+        """
+        now = time.monotonic()
+        if self.verdict is not None:
+            self._found_at = self._found_at or now
+            if now > self._found_at + _RESULT_SECONDS:
+                self.connections.shut()
 
     def _exchange_records(self) -> None:
         """Publishes this worker's record, reads the others', and judges them."""
@@ -329,10 +385,15 @@ class Guard:
             # What a worker published before its end says more than the launcher knows.
             # So the records are read after the launcher was heard.
             heard, now = dict(self._heard), time.monotonic()
+            self._looks.note(now, self._records.values())
             for key, text in self._client.key_value_dir_get(_PLACE + "worker"):
                 worker = key.rpartition("/")[2]
                 if worker.isdigit() and int(worker) in self._records:
                     self._records[int(worker)].read(text, now)
+                elif key == CLAIMED_TWICE:
+                    found = worker_claims.read(text)
+                    self.verdict = self.verdict or found
+                    self.is_claimed_twice |= found.worker == self._worker
             self._note_endings(heard)
         if self.verdict is None:
             # A worker may be too busy for a sign of life, such as while it compiles. So
@@ -350,6 +411,7 @@ class Guard:
         An array that depends on a failed one has failed, too, so the newest ones tell
         about all steps before.
         """
+        self.verdict = self.verdict or self.steps.find_difference(self._look_again)
         for _ in range(_GLANCES):
             if self.verdict is not None:
                 return
@@ -397,33 +459,8 @@ class Guard:
         standpoint = self._standpoint()
         found = standpoint.judge(list(self._records.values()), now, silence, waited)
         if isinstance(found, errors.WorkerMismatchError) and self.verdict is None:
-            return self._name_difference(found)
-        return found
-
-    def _name_difference(self, found: errors.WorkerError) -> errors.WorkerError:
-        """Returns the error about workers that differ, with the first step that does.
-
-        The records have the last steps only, and the label of the last one. So the
-        workers exchange all the steps that they remember.
-        """
-        place, until = _PLACE + "history/", time.monotonic() + _HISTORY_SECONDS
-        with contextlib.suppress(Exception):
-            text = worker_records.clean(self._history.write())
-            self._client.key_value_set(
-                f"{place}{self._worker}", text, allow_overwrite=True
-            )
-            while time.monotonic() < until:
-                for key, told in self._client.key_value_dir_get(place[:-1]):
-                    worker = key.rpartition("/")[2]
-                    if not worker.isdigit() or int(worker) not in self._records:
-                        continue
-                    first = step_history.find_difference(self._history, told)
-                    if first is not None:
-                        step, mine, theirs = first
-                        r = self._records[int(worker)]
-                        odd = self._worker if found.worker == self._worker else r.worker
-                        return worker_records.mismatch_error(odd, step, r, mine, theirs)
-                time.sleep(self._tick / 10)
+            differing = self.steps.exchange_histories(self._records)
+            return standpoint.name_difference(self._records, differing) or found
         return found
 
     def _standpoint(self) -> worker_judgement.Standpoint:
@@ -443,10 +480,10 @@ class Guard:
             WorkerMismatchError: they have not done the same.
             WorkerError: another error was found meanwhile.
         """
-        with contextlib.suppress(RuntimeError):
-            self._exchange_records()
-        if self.verdict is not None:
-            raise self.notice(self.verdict)
+        self.check_marks(wait=True)
+        found = self._look_again()
+        if found is not None:
+            raise self.notice(found)
 
     def publish(self) -> None:
         """Publishes the record of this worker now."""
@@ -473,25 +510,7 @@ class Guard:
             with contextlib.suppress(Exception):
                 self._exchange_records()
             time.sleep(self._tick / 2)
-        return found or self._unexplained_error(error)
-
-    def _unexplained_error(self, error: BaseException) -> errors.WorkerError:
-        """Returns the error for a broken collective that no worker explains."""
-        if "timed out" in str(error).lower():
-            return errors.WorkerStalledError(
-                f"Step {self.step} waited longer than {self._stall:g} s for the other "
-                "workers, although none is behind: one of them compiles or computes "
-                "that much longer. Give the strategy a larger timeout_seconds in "
-                f"communication_options. {error}",
-                None,
-                self.step,
-            )
-        return errors.WorkerError(
-            f"The workers lost each other in step {self.step}: {error}. No worker says "
-            "that it failed; look at their outputs.",
-            None,
-            self.step,
-        )
+        return found or worker_records.unexplained_error(error, self.step, self._stall)
 
     def _on_exception(self, kind: Any, value: Any, tb: Any) -> None:
         """Tells the others about an exception that nobody caught."""

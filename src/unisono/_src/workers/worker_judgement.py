@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, final
 
 from unisono._src.foundation import errors
@@ -62,7 +62,9 @@ class Standpoint:
         if blamed:
             return self._agree_with(blamed[0])
         for r in records:
-            allowed = min(silence, self.dead) if r.worker in waited else silence
+            # One that is stopped cannot answer; its launcher tells if it stays so.
+            is_short = r.worker in waited and not r.is_paused
+            allowed = min(silence, self.dead) if is_short else silence
             if (found := self._find_late(r, now, allowed)) is not None:
                 return found
         secondary = [r for r in records if r.state == FAILED]
@@ -97,6 +99,34 @@ class Standpoint:
         # This worker is not among the records; the 1 below is its own voice.
         told = collections.Counter(dict(r.recent).get(step, own) for r in records)
         return self.worker if max(told.values()) > told[own] + 1 else other
+
+    def name_difference(
+        self,
+        records: Mapping[int, WorkerRecord],
+        differing: Mapping[int, tuple[int, Any, str]],
+    ) -> errors.WorkerError | None:
+        """Returns the error about the first step in which workers differ.
+
+        Args:
+            records: the records of the other workers.
+            differing: the first step in which a worker differs from this one, with this
+                one's label and the other's; see `step_history.find_difference`.
+        """
+        if not differing:
+            return None
+        step = min(found[0] for found in differing.values())
+        told = {i: theirs for i, (n, _, theirs) in differing.items() if n == step}
+        common, count = collections.Counter(told.values()).most_common(1)[0]
+        other = next(i for i, theirs in sorted(told.items()) if theirs == common)
+        # The others do the same as this worker, as far as is known.
+        is_odd = count > 1 + len(records) - len(told)
+        return worker_records.mismatch_error(
+            self.worker if is_odd else other,
+            step,
+            records[other],
+            differing[other][1],
+            common,
+        )
 
     def find_ended(
         self, records: Collection[WorkerRecord]

@@ -7,6 +7,7 @@ that it lives, how it ended, and whom it blames for an error that it has found.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, final
 
 from unisono._src.cluster import launcher_news
@@ -47,6 +48,8 @@ class WorkerRecord:
         self.blame: tuple[str, int | None, int | None, str] | None = None
         # The end of its process, if a launcher has told it.
         self.ending: launcher_news.WorkerEnding | None = None
+        # Whether its launcher says that it is stopped, as by SIGSTOP.
+        self.is_paused = False
         self.recent: list[tuple[int, int]] = []
         self.beaten_at = self.stepped_at = now
         # The time since which this worker waits for it. It counts from the first look
@@ -66,6 +69,12 @@ class WorkerRecord:
         if self.behind_since is None:
             self.behind_since = now
         return now - self.behind_since
+
+    def note_pause(self, news: launcher_news.WorkerPause, now: float) -> None:
+        """Notes that the worker's process is stopped, or that it goes on."""
+        self.is_paused = news.is_paused
+        # It could give no sign of life meanwhile.
+        self.beaten_at = now
 
     def read(self, text: str, now: float) -> None:
         """Stores what a worker has published; ignores a malformed text."""
@@ -88,6 +97,34 @@ class WorkerRecord:
             self.behind_since = None
         self.recent, self.state, self.label = recent, state, label
         self.error, self.is_secondary, self.blame = error, secondary, blame
+
+
+@final
+class Looks:
+    """The times at which this worker has looked at the others' records.
+
+    If it was stopped itself, or did not come to look, it has not heard the others
+    meanwhile; only the silence that it could hear counts.
+
+    Args:
+        now: the time of the first look.
+        longest: how many seconds there may be between two looks.
+    """
+
+    def __init__(self, now: float, longest: float) -> None:
+        self._last = now
+        self._longest = longest
+
+    def limit(self, now: float) -> float:
+        """Returns the time until which the records tell something."""
+        return min(now, self._last + self._longest)
+
+    def note(self, now: float, records: Iterable[WorkerRecord]) -> None:
+        """Notes a look, just before the records are read."""
+        gap, self._last = now - self._last, now
+        if gap > self._longest:
+            for r in records:
+                r.beaten_at += gap
 
 
 def _read_blame(told: Any) -> tuple[str, int | None, int | None, str] | None:
@@ -152,10 +189,12 @@ def failed_error(r: WorkerRecord) -> errors.WorkerError:
 
 def lost_error(r: WorkerRecord, now: float) -> errors.WorkerError:
     """Returns the error about a worker that is silent."""
+    why = "was killed or stopped, or its machine cannot be reached"
+    if r.is_paused:
+        why = "is stopped, as by SIGSTOP, as its launcher says"
     return errors.WorkerLostError(
         f"Worker {r.worker} has given no sign of life for {now - r.beaten_at:.1f} s; "
-        f"its last step was {r.step} ({r.label}). Its process was killed or stopped, "
-        "or its machine cannot be reached.",
+        f"its last step was {r.step} ({r.label}). Its process {why}.",
         r.worker,
         r.step,
     )
@@ -203,10 +242,38 @@ def mismatch_error(
         where = f"in step {step}, or before it. Worker {r.worker}, lately: {r.label}"
     return errors.WorkerMismatchError(
         f"The workers differ {where}. Here: {shorten(mine)}. All workers must call the "
-        "same functions in the same order, with plain arrays of the same shapes.",
+        "same functions in the same order, with plain arrays of the same shapes, and "
+        "capture the same arrays where these change variables.",
         odd,
         step,
     )
+
+
+def value_error(step: int | None, label: Any) -> errors.WorkerError:
+    """Returns the error about a step to which workers gave different values."""
+    return errors.WorkerMismatchError(
+        f"The workers differ in {_name_step(step)}: {shorten(label)}. It changes "
+        "variables that they share by one of these values, which is not the same on "
+        "all of them. Give all workers the same value (arrays are counted from 0 in "
+        "the order of the arguments), or reduce it over the replicas first.",
+        None,
+        step,
+    )
+
+
+def order_error(step: int | None, label: Any) -> errors.WorkerError:
+    """Returns the error about steps that did not fit, where no worker tells more."""
+    return errors.WorkerMismatchError(
+        f"The workers differ in {_name_step(step)}, or before it. Here: "
+        f"{shorten(label)}. All workers must call the same functions in the same "
+        "order, with plain arrays of the same shapes.",
+        None,
+        step,
+    )
+
+
+def _name_step(step: int | None) -> str:
+    return "one of their steps" if step is None else f"step {step}"
 
 
 def count_error(r: WorkerRecord, worker: int, step: int) -> errors.WorkerError:
@@ -232,4 +299,31 @@ def stalled_error(
         "communication_options if such pauses are meant.",
         r.worker,
         r.step,
+    )
+
+
+def unexplained_error(
+    error: BaseException, step: int, stall: float
+) -> errors.WorkerError:
+    """Returns the error for a broken collective that no worker explains.
+
+    Args:
+        error: the error of the collective.
+        step: the step in which it broke.
+        stall: how long a worker may be behind, in seconds.
+    """
+    if "timed out" in str(error).lower():
+        return errors.WorkerStalledError(
+            f"Step {step} waited longer than {stall:g} s for the other "
+            "workers, although none is behind: one of them compiles or computes "
+            "that much longer. Give the strategy a larger timeout_seconds in "
+            f"communication_options. {error}",
+            None,
+            step,
+        )
+    return errors.WorkerError(
+        f"The workers lost each other in step {step}: {error}. No worker says "
+        "that it failed; look at their outputs.",
+        None,
+        step,
     )

@@ -100,6 +100,8 @@ def _make_loop_method(name: str) -> Callable[..., Any]:
             with strategy.scope():
                 adoption.bring_in(self)
                 return server_fit.fit(self, strategy, _enter_loop, *args, **kwargs)
+        if name.endswith("_on_batch"):
+            strategy_distribution.check_numbers((args, kwargs))
         with _enter_loop(self):
             return getattr(type(self), name)(self, *args, **kwargs)
 

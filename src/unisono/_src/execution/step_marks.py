@@ -1,0 +1,360 @@
+"""Has a step of several workers tell them whether they do the same.
+
+Workers that run two known steps in another order would add up numbers that do not
+belong together. So a step adds its mark to a buffer that is summed over the replicas
+anyway. If all of them have sent the same mark, the sum is this worker's mark times
+their number. The result goes into the ledger (`workers/step_ledger`), which is looked
+at before a number is read. See docs/decisions/0013.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec
+
+from unisono._src.execution import replica_invariance
+from unisono._src.execution.traced_function import TracedFunction
+from unisono._src.machines.topology import AXIS, Topology
+from unisono._src.values import gradient_packing
+
+# A larger array is not copied to send the marks with it; they go by themselves.
+_LARGEST_COPY = 1 << 20
+
+
+def run(
+    found: TracedFunction,
+    consts: Sequence[Any],
+    args: Sequence[Any],
+    ledger: Any,
+    label: Any,
+) -> tuple[list[Any], Any]:
+    """Compute a program, and compare its marks with those of all replicas.
+
+    Args:
+        found: the program.
+        consts: its constants.
+        args: its arguments.
+        ledger: the ledger after the step before it.
+        label: a number that stands for the program.
+
+    Returns:
+        The results of the program, and the ledger after it.
+    """
+    topology: Any = found.mesh
+    values = [args[i] for i in found.unproved.inputs]
+    if found.unproved.written:
+        # They are known at the end only, when all sums are done.
+        out = jax.core.eval_jaxpr(found.jaxpr, consts, *args)
+        values += [out[i] for i in found.unproved.written]
+        marks = advance(ledger, label, values)
+        sums = send(marks, topology)
+    else:
+        marks = advance(ledger, label, values)
+        out, sums = evaluate(found.jaxpr, consts, args, marks, topology)
+    return out, close(ledger, marks, sums, topology.replicas)
+
+
+# The marks.
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Marks:
+    """The marks of this worker, two numbers of 32 bits.
+
+    Attributes:
+        step: the mark of the steps up to this one.
+        value: the mark of the values that must be equal on all workers.
+    """
+
+    step: Any
+    value: Any
+
+
+# All of this is written element by element, so that XLA makes one loop of it: each
+# operation of its own takes about as long as the rest.
+
+
+def advance(ledger: Any, label: Any, values: Sequence[Any]) -> Marks:
+    """Return the marks of a step.
+
+    Args:
+        ledger: the ledger after the step before it.
+        label: a number that stands for the program.
+        values: arrays that must be equal on all workers.
+    """
+    step, value = _mix(ledger[0], label), ledger[1]
+    for x in values:
+        value = _mix(value, digest(x))
+    return Marks(step, value)
+
+
+def close(ledger: Any, marks: Marks, sums: Any, replicas: int) -> Any:
+    """Return the ledger after a step.
+
+    Args:
+        ledger: the ledger before it.
+        marks: the marks of this worker.
+        sums: the sum of what each replica has sent of its marks.
+        replicas: how many there are.
+    """
+    lanes, half = split(marks, replicas, sums.dtype), sums.size // 2
+    same = [sums[i] == lanes[i] * replicas for i in range(sums.size)]
+    count, place = ledger[2] + 1, jax.lax.iota(jnp.uint32, ledger.size)
+    words = [marks.step, marks.value, count]
+    for i, parts in enumerate((same[:half], same[half:])):
+        is_first = (ledger[3 + i] == 0) & ~functools.reduce(operator.and_, parts)
+        words.append(jnp.where(is_first, count, ledger[3 + i]))
+    return functools.reduce(
+        lambda rest, i: jnp.where(place == i, words[i], rest), range(len(words)), place
+    )
+
+
+def split(marks: Marks, replicas: int, dtype: Any, place: Any = None) -> Any:
+    """Return the marks as numbers whose sum over the replicas is exact in `dtype`.
+
+    Floats of 32 bits have 24 digits: numbers of 16 bits are exact to 256 replicas.
+
+    Args:
+        marks: the marks.
+        replicas: how many replicas there are.
+        dtype: the type of the numbers.
+        place: which of the numbers to return; all of them by default.
+    """
+    bits = gradient_packing.lane_bits(replicas)
+    half = gradient_packing.count_lanes(replicas) // 2
+    if place is None:
+        place = jax.lax.iota(jnp.uint32, 2 * half)
+    word = jnp.where(place < half, marks.step, marks.value)
+    lanes = (word >> (place % half * bits)) & np.uint32((1 << bits) - 1)
+    return lanes.astype(dtype)
+
+
+def digest(x: Any) -> Any:
+    """Return a number of 32 bits that depends on every bit of an array."""
+    words = _to_words(x).reshape(-1)
+    places = jax.lax.iota(jnp.uint32, words.size) * np.uint32(0x9E3779B9)
+    # The order of the sum does not matter, so every device gets the same one.
+    return jnp.sum(_mix(words, places), dtype=jnp.uint32)
+
+
+def _mix(a: Any, b: Any) -> Any:
+    """Return a number of 32 bits made of two, in which every bit counts."""
+    h = (a ^ (b + np.uint32(0x7FEB352D))) * np.uint32(0x85EBCA6B)
+    h = (h ^ (h >> np.uint32(15)) ^ b) * np.uint32(0xC2B2AE35)
+    return h ^ (h >> np.uint32(13))
+
+
+def _to_words(x: Any) -> Any:
+    """Return the bits of an array as numbers of 32 bits."""
+    if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+        x = jax.random.key_data(x)
+    if jnp.issubdtype(x.dtype, jnp.complexfloating):
+        x = jnp.stack([x.real, x.imag])
+    if not jnp.issubdtype(x.dtype, jnp.inexact):
+        # Integers of 64 bits are cut into halves below, like floats.
+        if x.dtype.itemsize < 8:
+            return x.astype(jnp.uint32)
+        return jax.lax.bitcast_convert_type(x, jnp.uint32)
+    if x.dtype.itemsize >= 4:
+        return jax.lax.bitcast_convert_type(x, jnp.uint32)
+    narrow = jnp.uint16 if x.dtype.itemsize == 2 else jnp.uint8
+    return jax.lax.bitcast_convert_type(x, narrow).astype(jnp.uint32)
+
+
+# The program.
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class _MarkedSum:
+    """The sum over the replicas that carries the marks.
+
+    Attributes:
+        mapped: the position of the `shard_map` in the program.
+        equation: the position of the sum in the replica's program.
+        has_room: whether its buffer was made with room for the marks.
+        size: the number of bytes that are summed.
+    """
+
+    mapped: int
+    equation: int
+    has_room: bool
+    size: int
+
+
+def evaluate(
+    jaxpr: Any,
+    consts: Sequence[Any],
+    args: Sequence[Any],
+    marks: Marks,
+    topology: Topology,
+) -> tuple[list[Any], Any]:
+    """Compute a program that sends its marks to all replicas.
+
+    Args:
+        jaxpr: the program.
+        consts: its constants.
+        args: its arguments.
+        marks: the marks of this worker.
+        topology: the replicas.
+
+    Returns:
+        The results of the program, and the sums of what the replicas have sent.
+    """
+    found = _find_marked_sum(jaxpr)
+    if found is None:
+        sums = send(marks, topology)
+        return jax.core.eval_jaxpr(jaxpr, consts, *args), sums
+
+    def map_replicas(mapped: Any, values: Sequence[Any]) -> tuple[list[Any], Any]:
+        return _call_mapped(mapped, values, found, marks, topology.replicas)
+
+    return _evaluate_around(jaxpr, consts, args, found.mapped, map_replicas)
+
+
+def send(marks: Marks, topology: Topology) -> Any:
+    """Return the sums of the marks of all replicas, sent by themselves."""
+    same = PartitionSpec()
+    lanes = split(marks, topology.replicas, jnp.int32)
+    return jax.shard_map(
+        lambda x: jax.lax.psum(x, AXIS),
+        mesh=topology.mesh,
+        in_specs=same,
+        out_specs=same,
+        axis_names={AXIS},
+        check_vma=False,
+    )(lanes)
+
+
+def _find_marked_sum(jaxpr: Any) -> _MarkedSum | None:
+    """Return the sum that carries the marks at the least cost, if there is one."""
+    found = [
+        carrier
+        for i, e in enumerate(jaxpr.eqns)
+        if e.primitive.name == "shard_map" and AXIS in e.params["newly_manual_axes"]
+        for carrier in _list_sums(i, e.params["jaxpr"])
+    ]
+    found = [c for c in found if c.has_room or c.size <= _LARGEST_COPY]
+    return min(found, key=lambda c: (not c.has_room, c.size), default=None)
+
+
+def _list_sums(mapped: int, body: Any) -> list[_MarkedSum]:
+    """Return the sums of a replica's program that could carry marks."""
+    # Sums in branches and loops may be left out, or be done many times.
+    found = []
+    for i, e in enumerate(body.eqns):
+        has_room = gradient_packing.has_room(e)
+        is_sum = e.primitive.name == "psum" and (
+            tuple(e.params["axes"]) == (AXIS,)
+            and e.params["axis_index_groups"] is None
+            and len(e.invars) == 1
+            and e.invars[0].aval.dtype in gradient_packing.CARRIERS
+        )
+        if has_room or is_sum:
+            aval = e.invars[0].aval
+            size = aval.size * aval.dtype.itemsize
+            found.append(_MarkedSum(mapped, i, has_room, size))
+    return found
+
+
+def _call_mapped(
+    mapped: Any, values: Sequence[Any], carrier: _MarkedSum, marks: Marks, replicas: int
+) -> tuple[list[Any], Any]:
+    """Compute the replicas' program, with the marks in one of its sums."""
+    params, same = mapped.params, PartitionSpec()
+
+    def add_marks(equation: Any, given: Sequence[Any], own: Marks) -> Any:
+        (x,) = given
+        flat, room = x.reshape(-1), gradient_packing.count_lanes(replicas)
+        if carrier.has_room:
+            end = flat.size - room
+            lanes = split(own, replicas, x.dtype)
+            flat = jax.lax.dynamic_update_slice(flat, lanes, (end,))
+            total = jax.lax.psum(flat, AXIS)
+            return [total], total[end:]
+        end = flat.size
+        # Not `concatenate`; see docs/decisions/0019.
+        padded = jnp.pad(flat, (0, room))
+        place = jax.lax.iota(jnp.uint32, padded.size)
+        lanes = split(own, replicas, x.dtype, place - np.uint32(end))
+        total = jax.lax.psum(jnp.where(place < end, padded, lanes), AXIS)
+        return [total[:end].reshape(x.shape)], total[end:]
+
+    def body(*args: Any) -> Any:
+        *own, step, value = args
+        out, sums = _evaluate_around(
+            params["jaxpr"],
+            (),
+            own,
+            carrier.equation,
+            lambda e, given: add_marks(e, given, Marks(step, value)),
+        )
+        return (*out, sums)
+
+    *out, sums = jax.shard_map(
+        body,
+        mesh=params["mesh"],
+        in_specs=(*params["in_specs"], same, same),
+        out_specs=(*params["out_specs"], same),
+        axis_names=set(params["newly_manual_axes"]),
+        check_vma=params["check_vma"],
+    )(*values, marks.step, marks.value)
+    return out, sums
+
+
+def _evaluate_around(
+    jaxpr: Any,
+    consts: Sequence[Any],
+    args: Sequence[Any],
+    at: int,
+    compute: Callable[[Any, Sequence[Any]], tuple[list[Any], Any]],
+) -> tuple[list[Any], Any]:
+    """Compute a program of which one equation is computed in another way.
+
+    Args:
+        jaxpr: the program.
+        consts: its constants.
+        args: its arguments.
+        at: the position of the equation.
+        compute: returns the equation's results for its operands, and one thing more.
+
+    Returns:
+        The program's results, and what else `compute` has returned.
+    """
+    known = dict(zip(jaxpr.constvars, consts, strict=True))
+    known.update(zip(jaxpr.invars, args, strict=True))
+
+    def run(equations: Sequence[Any], wanted: Sequence[Any]) -> dict[Any, Any]:
+        part = jaxpr.replace(
+            constvars=[], invars=list(known), outvars=list(wanted), eqns=equations
+        )
+        made = jax.core.eval_jaxpr(part, [], *known.values())
+        return dict(zip(wanted, made, strict=True))
+
+    def variables(atoms: Any) -> list[Any]:
+        named = (a for a in atoms if not replica_invariance.is_literal(a))
+        return list(dict.fromkeys(named))
+
+    before, equation, after = jaxpr.eqns[:at], jaxpr.eqns[at], jaxpr.eqns[at + 1 :]
+    made = {v for e in before for v in e.outvars}
+    later = [*equation.invars, *(v for e in after for v in e.invars), *jaxpr.outvars]
+    known |= run(before, [v for v in variables(later) if v in made])
+    given = [
+        a.val if replica_invariance.is_literal(a) else known[a] for a in equation.invars
+    ]
+    results, more = compute(equation, given)
+    known |= zip(equation.outvars, results, strict=True)
+    known |= run(after, variables(jaxpr.outvars))
+    out = [
+        a.val if replica_invariance.is_literal(a) else known[a] for a in jaxpr.outvars
+    ]
+    return out, more

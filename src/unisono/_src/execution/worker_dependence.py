@@ -1,0 +1,186 @@
+"""Finds out by what the new value of a variable could differ between workers.
+
+Workers run the same program, and what a collective has made of their numbers is equal
+on all of them. But each passes its own arguments, captures its own arrays, and has its
+own copy of variables that belong to no strategy. If one of these reaches a variable
+that all workers share, the workers compare it (`step_marks`, docs/decisions/0013).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, final
+
+from unisono._src.execution import captured_arrays, replica_invariance
+from unisono._src.state.storage import Cell
+
+# The sources that a value depends on are a set of numbers, written as bits. The first
+# bit stands for a value that workers have each computed for themselves.
+OWN = 1
+_OWN = {"axis_index", "ppermute", "all_to_all", "reduce_scatter", "pure_callback",
+        "io_callback"}  # fmt: skip
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Unproved:
+    """What the workers must compare, because nothing proves that it is equal.
+
+    Attributes:
+        inputs: the positions of inputs of the program.
+        captured: the positions of arrays that the function captures.
+        written: the positions of new values of variables.
+    """
+
+    inputs: tuple[int, ...] = ()
+    captured: tuple[int, ...] = ()
+    written: tuple[int, ...] = ()
+
+
+def is_shared(cell: Cell) -> bool:
+    """Whether a variable has one value for all workers."""
+    return cell.is_spread and not cell.is_stacked
+
+
+def find_unproved(
+    jaxpr: Any,
+    constants: captured_arrays.Constants,
+    own: Sequence[bool],
+    written: Sequence[Cell],
+    differs: Sequence[bool] = (),
+) -> Unproved:
+    """Return what could make variables that workers share differ between them.
+
+    Args:
+        jaxpr: the program.
+        constants: its constants.
+        own: for each input, whether each worker passes its own.
+        written: the cells that the first outputs of the program are for.
+        differs: for each input, whether each worker takes another part of it; for none
+            by default.
+    """
+    passed = [i for i, is_own in enumerate(own) if is_own]
+    bits = {i: 2 << n for n, i in enumerate(passed)}
+    start = 2 << len(passed)
+    captured, count = [], 0
+    for is_input in constants.is_input:
+        captured.append(start << count if is_input else 0)
+        count += is_input
+    differing = [*differs, *[False] * (len(own) - len(differs))]
+    inputs = [bits.get(i, 0) | (OWN if d else 0) for i, d in enumerate(differing)]
+    follows = Dependence()
+    found = follows.outputs(jaxpr, inputs, captured)
+    shared = [(i, found[i]) for i, c in enumerate(written) if is_shared(c)]
+    reached = _union([m for _, m in shared]) | follows.decisive
+    return Unproved(
+        tuple(i for i in passed if bits[i] & reached),
+        tuple(n for n in range(count) if (start << n) & reached),
+        tuple(i for i, mask in shared if mask & OWN),
+    )
+
+
+@final
+class Dependence:
+    """Follows the equations of a program from its inputs to its outputs.
+
+    Attributes:
+        decisive: the sources that decide whether replicas communicate.
+    """
+
+    def __init__(self) -> None:
+        self.decisive = 0
+
+    def outputs(
+        self, jaxpr: Any, inputs: Sequence[int], constants: Sequence[int] = ()
+    ) -> list[int]:
+        """Return for each output of a program the sources that it depends on.
+
+        Args:
+            jaxpr: the program.
+            inputs: the sources of each input.
+            constants: the sources of each constant; none by default.
+        """
+        known = dict(zip(jaxpr.invars, inputs, strict=True))
+        known.update(zip(jaxpr.constvars, constants, strict=False))
+        for eqn in jaxpr.eqns:
+            given = [self._find(v, known) for v in eqn.invars]
+            known.update(zip(eqn.outvars, self._follow(eqn, given), strict=True))
+        return [self._find(v, known) for v in jaxpr.outvars]
+
+    def _find(self, atom: Any, known: dict[Any, int]) -> int:
+        return 0 if replica_invariance.is_literal(atom) else known.get(atom, 0)
+
+    def _follow(self, eqn: Any, given: list[int]) -> list[int]:
+        """Return the sources of the results of an equation."""
+        name, count = eqn.primitive.name, len(eqn.outvars)
+        # With groups, only some of the replicas get the same result.
+        is_equalising = name in replica_invariance.EQUALISING
+        if is_equalising and eqn.params.get("axis_index_groups") is None:
+            return [0] * count
+        if name == "shard_map":
+            return self._follow_replicas(eqn, given)
+        if name == "cond":
+            return self._follow_cond(eqn, given)
+        if name == "scan":
+            return self._follow_scan(eqn, given)
+        if name == "while":
+            return self._follow_while(eqn, given)
+        inner = replica_invariance.called_program(eqn)
+        if inner is not None and len(inner[0].invars) == len(given):
+            return self.outputs(inner[0], given)
+        return [_union(given) | (OWN if name in _OWN else 0)] * count
+
+    def _follow_replicas(self, eqn: Any, given: list[int]) -> list[int]:
+        """Return the sources of what replicas return."""
+        ins, outs = eqn.params["in_specs"], eqn.params["out_specs"]
+        # Each replica has its own row of an array that is split. The array itself is
+        # one value that all workers share.
+        own = [m | (OWN if len(s) else 0) for m, s in zip(given, ins, strict=True)]
+        found = self.outputs(eqn.params["jaxpr"], own)
+        return [m & ~OWN if len(s) else m for m, s in zip(found, outs, strict=True)]
+
+    def _follow_cond(self, eqn: Any, given: list[int]) -> list[int]:
+        """Return the sources of a branch: also what chooses it."""
+        which, *rest = given
+        branches = [b.jaxpr for b in eqn.params["branches"]]
+        if any(map(replica_invariance.communicates, branches)):
+            self.decisive |= which
+        found = [self.outputs(b, rest) for b in branches]
+        return [_union(column) | which for column in zip(*found, strict=True)]
+
+    def _follow_while(self, eqn: Any, given: list[int]) -> list[int]:
+        """Return the sources of what a loop carries: also what ends it."""
+        test, body = eqn.params["cond_jaxpr"].jaxpr, eqn.params["body_jaxpr"].jaxpr
+        split = eqn.params["cond_nconsts"]
+        start = split + eqn.params["body_nconsts"]
+        carry = given[start:]
+        # Sources are only ever added, so this ends.
+        while True:
+            after = self.outputs(body, [*given[split:start], *carry])
+            after = [a | b for a, b in zip(carry, after, strict=True)]
+            if after == carry:
+                break
+            carry = after
+        (end,) = self.outputs(test, [*given[:split], *carry])
+        if any(map(replica_invariance.communicates, (test, body))):
+            self.decisive |= end
+        return [mask | end for mask in carry]
+
+    def _follow_scan(self, eqn: Any, given: list[int]) -> list[int]:
+        """Return the sources of what a scan carries and collects."""
+        consts, count = replica_invariance.scan_counts(eqn.params)
+        inner, stop = eqn.params["jaxpr"].jaxpr, consts + count
+        while True:
+            out = self.outputs(inner, given)
+            carry = [a | b for a, b in zip(given[consts:stop], out, strict=False)]
+            if carry == given[consts:stop]:
+                return out
+            given = [*given[:consts], *carry, *given[stop:]]
+
+
+def _union(masks: Sequence[int]) -> int:
+    found = 0
+    for mask in masks:
+        found |= mask
+    return found
