@@ -131,6 +131,17 @@ def test_packages_with_a_room_of_their_own_are_imported_nowhere_else():
     assert not strays, f"expected each of {ROOMS} in its room, received {strays}."
 
 
+def test_private_names_of_jax_come_through_one_module():
+    # The process of the coordination service does not load JAX.
+    allowed = {"foundation/jax_internals.py", "workers/coordination_service.py"}
+    found = {
+        source.name.partition("_src/")[2]
+        for source in sources.all_sources()
+        if "jax._src" in source.text or "from jaxlib" in source.text
+    }
+    assert found == allowed
+
+
 def test_nothing_loads_a_format_that_can_run_code():
     unsafe = {
         f"{source.name}:{line}": package

@@ -19,11 +19,11 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax._src import config, source_info_util
 from jax.sharding import PartitionSpec
 
 from unisono._src.execution import inlining, lockstep, replica_invariance
 from unisono._src.execution.traced_function import TracedFunction
+from unisono._src.foundation import jax_internals
 from unisono._src.machines.topology import AXIS
 
 # A value, and its number; None if it has none.
@@ -58,7 +58,7 @@ def explain(
             f"{text}. One worker cannot run the step again without the others; run the "
             "program with one worker to find where."
         )
-    with_infinity = config.config_states["jax_debug_infs"].value
+    with_infinity = jax_internals.find_setting("jax_debug_infs").value
     with jax.debug_nans(False), jax.debug_infs(False):
         told = _Search(found, with_infinity).describe(consts, arrays)
     if told:
@@ -293,7 +293,7 @@ def _find_replica(eqn: Any) -> str:
 
 def _describe(eqn: Any) -> str:
     """Return the name of an operation, and the line of the user's code that has it."""
-    frames = source_info_util.user_frames(eqn.source_info.traceback)
+    frames = jax_internals.user_frames(eqn.source_info.traceback)
     lines = [
         f" at {f.file_name}:{f.start_line}"
         for f in frames

@@ -14,10 +14,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from jax._src import config, source_info_util
-
 from unisono._src.execution import contexts
-from unisono._src.foundation import ambient, errors, library_hooks, nest
+from unisono._src.foundation import ambient, errors, jax_internals, library_hooks, nest
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames, storage, trace_versions
 from unisono._src.values import jax_tapes, ports
@@ -28,15 +26,13 @@ _log = logging.getLogger("unisono")
 # JAX's settings that a thread can have of its own, such as `with jax.debug_nans(True)`.
 # A replica may be paused inside such a block, which must not hold for the others. Their
 # getters are compiled code: calling all hundred of them takes a few microseconds.
-_STATES: tuple[Any, ...] = tuple(
-    s for s in config.config_states.values() if hasattr(s, "get_local")
-)
+_STATES = tuple(jax_internals.list_settings())
 _GETTERS = tuple(s.get_local for s in _STATES)
-_DEVICE = _STATES.index(config.config_states["jax_default_device"])
+_DEVICE = _STATES.index(jax_internals.find_setting("jax_default_device"))
 
 # Where JAX keeps the names that the operations of a thread get. A replica may be paused
 # inside a `jax.named_scope`, or in the backward pass of a gradient, which names them.
-_NAMES = source_info_util._source_info_context  # noqa: SLF001
+_NAMES = jax_internals.operation_names
 
 # Pairs of a setting and the value to give it.
 _Changes = list[tuple[Any, Any]]

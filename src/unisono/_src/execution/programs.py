@@ -14,7 +14,6 @@ from typing import Any, final
 
 import jax
 import jax.numpy as jnp
-from jax._src import config
 
 from unisono._src.execution import (
     inlining,
@@ -30,7 +29,7 @@ from unisono._src.execution import (
 )
 from unisono._src.execution import outputs as outputs_lib
 from unisono._src.execution.traced_function import TracedFunction
-from unisono._src.foundation import errors, jax_types
+from unisono._src.foundation import errors, jax_internals
 from unisono._src.machines import topology
 from unisono._src.state import holding, mirroring, servers, storage, trace_versions
 from unisono._src.state.storage import Cell
@@ -57,7 +56,7 @@ class Miss(errors.Signal):
 # JAX's settings that change what a trace computes. JAX compiles for each of their
 # values, also in a block such as `with jax.default_matmul_precision("highest")`.
 _SETTINGS = tuple(
-    config.config_states[f"jax_{name}"]
+    jax_internals.find_setting(f"jax_{name}")
     for name in (
         "default_matmul_precision",
         "enable_x64",
@@ -427,7 +426,7 @@ class Program:
         key = aval_key(leaves)
         found, run = self._traces[key], self._staged.get(key)
         if run is None:
-            closed = jax_types.ClosedJaxpr(found.jaxpr, found.constants.fill_in(()))
+            closed = jax_internals.ClosedJaxpr(found.jaxpr, found.constants.fill_in(()))
             run = self._staged[key] = server_lookups.Staged(closed, self.name)
         by_cell = dict(zip([*self.donated, *self.kept], arrays, strict=True))
         out = run([*(by_cell[c] for c in found.read), *leaves])

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from typing import Any, final
 
 import jax
-from jax._src import core
 from jax.interpreters import partial_eval
 
 from unisono._src.execution import inlining, replica_invariance
-from unisono._src.foundation import jax_types
+from unisono._src.foundation import jax_internals
 from unisono._src.state import rows
 
 
@@ -102,7 +101,7 @@ def _program(closed: Any, inputs: Any, outputs: Any, equations: Any) -> Any:
     )
     every = [True] * len(jaxpr.outvars)
     jaxpr, _ = partial_eval.dce_jaxpr(jaxpr, every, instantiate=True)
-    return jax_types.ClosedJaxpr(jaxpr, closed.consts)
+    return jax_internals.ClosedJaxpr(jaxpr, closed.consts)
 
 
 @final
@@ -116,8 +115,9 @@ class Staged:
 
     def __init__(self, closed: Any, name: str) -> None:
         stages = split(closed, name)
-        # `jax.extend.core` has this function, too, but takes long to load.
-        self._stages = [(jax.jit(core.jaxpr_as_fun(s.program)), s) for s in stages]
+        self._stages = [
+            (jax.jit(jax_internals.jaxpr_as_fun(s.program)), s) for s in stages
+        ]
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """Return the results; the rows are fetched from servers."""

@@ -17,7 +17,7 @@ import jax
 from jax.interpreters import partial_eval
 
 from unisono._src.execution import inlining, replica_invariance
-from unisono._src.foundation import jax_types
+from unisono._src.foundation import jax_internals
 
 
 class CannotBeCutError(NotImplementedError):
@@ -181,7 +181,7 @@ def _program(closed: Any, inputs: Any, outputs: Any, equations: Any) -> Any:
     jaxpr = closed.jaxpr.replace(
         invars=list(inputs), outvars=list(outputs), eqns=list(equations)
     )
-    return jax_types.ClosedJaxpr(jaxpr, closed.consts)
+    return jax_internals.ClosedJaxpr(jaxpr, closed.consts)
 
 
 def _drop_unused(closed: Any, fixed: int) -> tuple[Any, list[bool]]:
@@ -189,4 +189,4 @@ def _drop_unused(closed: Any, fixed: int) -> tuple[Any, list[bool]]:
     keep = [i < fixed for i in range(len(closed.jaxpr.invars))]
     wanted = [True] * len(closed.jaxpr.outvars)
     jaxpr, used = partial_eval.dce_jaxpr(closed.jaxpr, wanted, instantiate=keep)
-    return jax_types.ClosedJaxpr(jaxpr, closed.consts), used
+    return jax_internals.ClosedJaxpr(jaxpr, closed.consts), used

@@ -15,14 +15,15 @@ from typing import Any, final
 
 import jax
 import numpy as np
-from jax._src.array import ArrayImpl
 
 from unisono._src.execution.specs import PerReplicaSpec, TensorSpec
-from unisono._src.foundation import jax_types, nest, wide_numbers
+from unisono._src.foundation import jax_internals, jax_types, nest, wide_numbers
 from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.machines.topology import Topology
 from unisono._src.values import distributed, jax_tapes
 from unisono._src.values.array_operators import ArrayOperators
+
+_ArrayImpl = jax_internals.ArrayImpl
 
 
 @final
@@ -139,7 +140,7 @@ def flatten(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
     # The commonest kinds first, told apart by identity of types: this runs on every
     # call, and `isinstance(x, jax.Array)` costs more than all of the rest.
     kind = type(x)
-    if kind is ArrayImpl:
+    if kind is _ArrayImpl:
         leaves.append(x)
         return "a"
     if kind is np.ndarray and x.dtype.kind != "O":
@@ -148,7 +149,7 @@ def flatten(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
     if kind is distributed.PerReplica:
         # The fields as they are: a property costs a call for each argument.
         stacked = x._stacked  # noqa: SLF001
-        if type(stacked) is ArrayImpl:
+        if type(stacked) is _ArrayImpl:
             leaves.append(stacked)
             return ("p", x._count, _LEAF)  # noqa: SLF001
         return _flatten_per_replica(x, stacked, leaves, topology)
@@ -243,13 +244,13 @@ def flatten_arrays(args: tuple[Any, ...], leaves: list[Any]) -> Any:
     parts: list[Any] = []
     for x in args:
         kind = type(x)
-        if kind is ArrayImpl:
+        if kind is _ArrayImpl:
             leaves.append(x)
             parts.append("a")
         elif kind is distributed.PerReplica:
             # The fields as they are, as in `flatten`.
             stacked = x._stacked  # noqa: SLF001
-            if type(stacked) is not ArrayImpl:
+            if type(stacked) is not _ArrayImpl:
                 return None
             leaves.append(stacked)
             parts.append(("p", x._count, _LEAF))  # noqa: SLF001

@@ -9,11 +9,6 @@ import warnings
 from typing import Any
 
 import jax
-from jax._src import core
-
-# `jax.extend.core` has this class, too, but to load that module takes a tenth of the
-# time of `import jax`. From JAX 0.12 on, one class stands for open and closed programs.
-ClosedJaxpr: Any = getattr(core, "ClosedJaxpr", core.Jaxpr)
 
 # Frames of these folders are ours or JAX's, not the user's.
 _LIBRARIES = tuple(

@@ -16,15 +16,15 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src import core
-from jax._src.array import ArrayImpl
 
-from unisono._src.foundation import ambient, wide_numbers
+from unisono._src.foundation import ambient, jax_internals, wide_numbers
 from unisono._src.foundation.tensor_shape import ShapeLike, TensorShape
 from unisono._src.values.array_operators import unpack_scalar
 
+_ArrayImpl = jax_internals.ArrayImpl
 
-def _numpy(self: ArrayImpl) -> np.ndarray:
+
+def _numpy(self: jax.Array) -> np.ndarray:
     """Return the array as a NumPy array, and a scalar as a NumPy number."""
     return unpack_scalar(np.asarray(self))
 
@@ -41,19 +41,23 @@ def _set_shape(self: jax.Array, shape: ShapeLike) -> None:
 
 def install() -> None:
     """Add the methods to JAX's classes of arrays."""
+    if jax_internals.find_missing(jax_internals.ARRAYS):
+        return
     # By `setattr`, because mypy refuses the assignment to a class of another package.
     for kind, name, method in (
-        (ArrayImpl, "numpy", _numpy),
-        (ArrayImpl, "get_shape", _get_shape),
-        (ArrayImpl, "set_shape", _set_shape),
+        (_ArrayImpl, "numpy", _numpy),
+        (_ArrayImpl, "get_shape", _get_shape),
+        (_ArrayImpl, "set_shape", _set_shape),
         (jax.core.Tracer, "get_shape", _get_shape),
         (jax.core.Tracer, "set_shape", _set_shape),
     ):
         if not hasattr(kind, name):
             setattr(kind, name, method)
+    if jax_internals.find_missing(jax_internals.CAPTURES):
+        return
     # JAX asks here for the type of each array of the host that a program takes in. A
     # version of JAX without it keeps the lower bits of such numbers.
-    types = getattr(core, "pytype_aval_mappings", {})
+    types = jax_internals.pytype_aval_mappings
     for host in (np.ndarray, *{kind.type for kind in wide_numbers.WIDE}):
         if host in types:
             types[host] = _wrap_type(types[host])

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, final
 
 import jax
-from jax._src import xla_bridge
 
-from unisono._src.foundation import cpu_threads, whole_numbers
+from unisono._src.foundation import cpu_threads, jax_internals, whole_numbers
 from unisono._src.foundation.public_names import publish
 
 _NUMBER = re.compile(r"[0-9]{1,5}")
@@ -206,7 +205,7 @@ def set_virtual_devices(count: int) -> None:
 def is_started() -> bool:
     """Whether JAX's backend already runs."""
     # JAX has no public way to ask this that does not start the backend.
-    return xla_bridge.backends_are_initialized()
+    return jax_internals.backends_are_initialized()
 
 
 def start(has_peers: bool = False, stall_seconds: float = 0.0) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from typing import Any, NoReturn, final
 
-from jax._src import xla_bridge
+from unisono._src.foundation import jax_internals
 
 
 @final
@@ -69,8 +69,7 @@ def _make_refusal(name: str) -> Any:
 
 
 def _mark_child() -> None:
-    # JAX's own question takes a lock, which another thread may have held in the fork.
-    if not getattr(xla_bridge, "_backends", {}) or _refused.is_forked:
+    if not jax_internals.has_backends() or _refused.is_forked:
         return
     _refused.is_forked = True
     for kind, names in _refused.methods:

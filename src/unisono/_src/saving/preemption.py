@@ -21,10 +21,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
-from jax._src import distributed
-
 from unisono._src.cluster.resolvers.base import ClusterResolver
-from unisono._src.foundation import errors, options
+from unisono._src.foundation import errors, jax_internals, options
 from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint.checkpoint import Checkpoint
 from unisono._src.saving.checkpoint.manager import CheckpointManager
@@ -374,7 +372,7 @@ class PreemptionCheckpointHandler:
         """Whether any worker is about to end; tells the others if this one is."""
         # Any worker may have the notice, so this looks at all keys instead of waiting
         # for a note from each.
-        client: Any = distributed.global_state.client
+        client: Any = jax_internals.distributed_state.client
         where = f"unisono/{self._topic}/{self._round}/"
         if self._is_due():
             client.key_value_set(

@@ -7,10 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax._src import core
 from jax.interpreters import ad, batching
 
-from unisono._src.foundation import wide_numbers
+from unisono._src.foundation import jax_internals, wide_numbers
 from unisono._src.values import jax_tapes, row_positions
 
 # Stands for a row that is not wanted.
@@ -18,7 +17,7 @@ ABSENT = row_positions.ABSENT
 
 # Stands for the rows of a variable in a program being traced. Whoever runs the program
 # asks the server for them when it knows the positions (see `server_lookups`).
-lookup_p = core.Primitive("server_lookup")
+lookup_p = jax_internals.Primitive("server_lookup")
 
 
 def _shape(rows: Any, *, cell: Any) -> Any:

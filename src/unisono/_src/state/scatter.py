@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src.foundation import ambient, errors, jax_types
+from unisono._src.foundation import ambient, errors, jax_internals
 from unisono._src.foundation.options import ReduceOp, VariableAggregation
 from unisono._src.state import assignment, conversion, frames, reading, servers, storage
 from unisono._src.state.storage import Policy
@@ -145,8 +145,9 @@ def _change_on_server(cell: Any, fn: Callable[[Any], jax.Array]) -> jax.Array:
         constvars=[], invars=[*closed.jaxpr.invars, *closed.jaxpr.constvars]
     )
     operands = tuple(frames.strip_gradient(x) for x in closed.consts)
+    program = jax_internals.ClosedJaxpr(jaxpr, [])
     target.change(
-        servers.Change((cell,), "program", operands, jax_types.ClosedJaxpr(jaxpr, [])),
+        servers.Change((cell,), "program", operands, program),
         lambda: [fn(target.whole(cell))],
     )
     return target.whole(cell)

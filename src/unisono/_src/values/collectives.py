@@ -16,24 +16,22 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax._src.array import ArrayImpl
 from jax.sharding import PartitionSpec
 
-from unisono._src.foundation import errors, nest, wide_numbers
+from unisono._src.foundation import errors, jax_internals, nest, wide_numbers
 from unisono._src.foundation.options import ReduceOp
 from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.values import indexed_slices, jax_tapes
 from unisono._src.values.array_operators import operand
 from unisono._src.workers import eager_exchange
 
+_ArrayImpl, _make_array = jax_internals.ArrayImpl, jax_internals.make_array
+
 # JAX's public functions come to `batched_device_put` in the end, after questions that
 # take longer than the transfer of a small array. Callers of `put_pieces` know their
 # answers.
-try:
-    from jax._src.config import guard_lib as _guards  # type: ignore[attr-defined]
-    from jax._src.interpreters.pxla import batched_device_put as _put
-except ImportError:
-    _put = None  # type: ignore[assignment]
+_put, _guards = jax_internals.batched_device_put, jax_internals.transfer_guards
+_has_put = not jax_internals.find_missing(jax_internals.PIECES)
 
 # What has a number that does not fit, for messages.
 _VALUE = "a value of a replica"
@@ -50,7 +48,7 @@ def put_pieces(
         pieces: arrays of the host or of any device, one for each device.
         devices: of this process, in the order of the sharding.
     """
-    if _put is None:
+    if not _has_put:
         placed = jax.device_put(list(pieces), list(devices))
         return jax.make_array_from_single_device_arrays(aval.shape, sharding, placed)
     state = _guards.thread_local_state()
@@ -112,10 +110,12 @@ def release(x: Any) -> Any:
     Args:
         x: an array on one device; anything else is returned as it is.
     """
-    if not isinstance(x, ArrayImpl) or not x.committed:
+    if not isinstance(x, _ArrayImpl) or not x.committed:
         return x
     # The same buffer without the mark "committed", which no public function removes.
-    return ArrayImpl(x.aval, x.sharding, [x], committed=False, _skip_checks=True)
+    return jax_internals.make_array(
+        x.aval, x.sharding, [x], committed=False, _skip_checks=True
+    )
 
 
 def copy_weak_type(x: Any, like: Any) -> Any:
@@ -128,7 +128,9 @@ def copy_weak_type(x: Any, like: Any) -> Any:
         return x
     pieces = [shard.data for shard in x.addressable_shards]
     aval = x.aval.update(weak_type=True)
-    return ArrayImpl(aval, x.sharding, pieces, committed=True, _skip_checks=True)
+    return jax_internals.make_array(
+        aval, x.sharding, pieces, committed=True, _skip_checks=True
+    )
 
 
 def place(x: Any, device: jax.Device | None) -> Any:
@@ -144,7 +146,7 @@ def place(x: Any, device: jax.Device | None) -> Any:
 
 def move_committed(x: Any, device: jax.Device) -> Any:
     """Returns a committed array on `device`; anything else as it is."""
-    if not isinstance(x, ArrayImpl) or not x.committed:
+    if not isinstance(x, _ArrayImpl) or not x.committed:
         return x
     return x if x.sharding.device_set == {device} else place(x, device)
 
@@ -214,7 +216,7 @@ def update_at_once(
         return None
     placed = []
     for part in parts:
-        if not isinstance(part, ArrayImpl) or part.dtype != old.dtype:
+        if not isinstance(part, _ArrayImpl) or part.dtype != old.dtype:
             return None
         if part.shape != old.shape:
             return None
@@ -456,19 +458,18 @@ def shards(x: jax.Array, topology: Topology) -> Sequence[jax.Array]:
     if topology.is_one_device:
         return (x,)
     # JAX keeps the pieces in the order of the mesh, replica by replica.
-    if not isinstance(x, ArrayImpl):
+    if not isinstance(x, _ArrayImpl):
         # Random keys are a class of their own.
         return [s.data for s in x.addressable_shards][:: topology.num_logical_devices]
-    # The public `addressable_shards` makes an object for each piece at every read. JAX
-    # 0.10 to 0.12 have the pieces under this name.
+    # The public `addressable_shards` makes an object for each piece at every read.
     with _listing:
-        pieces: Sequence[jax.Array] = x._arrays  # noqa: SLF001
+        pieces: Sequence[jax.Array] = jax_internals.pieces_of(x)
     return pieces[:: topology.num_logical_devices]
 
 
 def own_copy(x: Any) -> Any:
     """Returns this process's copy of a value that all replicas hold."""
-    if not isinstance(x, ArrayImpl) or x.is_fully_addressable:
+    if not isinstance(x, _ArrayImpl) or x.is_fully_addressable:
         return x
     return release(x.addressable_data(0))
 

@@ -12,7 +12,6 @@ it takes the array.
 
 from __future__ import annotations
 
-import importlib
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, final
@@ -21,72 +20,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from unisono._src.foundation import jax_internals
 from unisono._src.values import jax_traces
 
-# Everything of JAX's internals that is used below.
-NEEDED = {
-    "jax._src.core": (
-        "Literal", "TraceTag", "Var", "full_lower",
-        "new_jaxpr_eqn", "no_effects", "set_current_trace", "trace_ctx",
-    ),
-    "jax._src.interpreters.ad": (
-        "LinearizeTrace", "LinearizeTracer", "ValAccum", "Zero", "backward_pass3",
-    ),
-    "jax._src.interpreters.partial_eval": ("DynamicJaxprTrace", "dce_jaxpr"),
-    "jax._src.interpreters.pxla": ("shard_arg_handlers", "shard_args"),
-    "jax._src.ad_util": ("add_jaxvals_p",),
-    "jax._src.api_util": ("debug_info",),
-    "jax._src.source_info_util": ("current",),
-}  # fmt: skip
+# What the installed JAX does not have of what tapes are made of.
+MISSING = jax_internals.find_missing(jax_internals.TAPES)
 
-
-def find_missing() -> list[str]:
-    """Returns the names of `NEEDED` that the installed JAX does not have."""
-    missing = []
-    for module, names in NEEDED.items():
-        try:
-            found = importlib.import_module(module)
-        except ImportError:
-            missing.append(module)
-            continue
-        missing += [f"{module}.{n}" for n in names if not hasattr(found, n)]
-    return missing
-
-
-MISSING = find_missing()
-
-
-@final
-class _Absent:
-    """Stands for the classes of a JAX that has no such internals."""
-
-
-def _get(module: str, name: str) -> Any:
-    """Returns one of the names of `NEEDED`, or `_Absent`."""
-    assert name in NEEDED[module]
-    try:
-        return getattr(importlib.import_module(module), name, _Absent)
-    except ImportError:
-        return _Absent
-
-
-_CORE, _AD = "jax._src.core", "jax._src.interpreters.ad"
-_Literal, _Var = _get(_CORE, "Literal"), _get(_CORE, "Var")
-_TraceTag, _full_lower = _get(_CORE, "TraceTag"), _get(_CORE, "full_lower")
-_new_eqn, _no_effects = _get(_CORE, "new_jaxpr_eqn"), _get(_CORE, "no_effects")
-_set_current_trace = _get(_CORE, "set_current_trace")
-_trace_context = _get(_CORE, "trace_ctx")
-_LinearizeTrace = _get(_AD, "LinearizeTrace")
-_LinearizeTracer = _get(_AD, "LinearizeTracer")
-_ValAccum, _Zero = _get(_AD, "ValAccum"), _get(_AD, "Zero")
-_backward_pass = _get(_AD, "backward_pass3")
-_TangentTrace = _get("jax._src.interpreters.partial_eval", "DynamicJaxprTrace")
-_dce_jaxpr = _get("jax._src.interpreters.partial_eval", "dce_jaxpr")
-_shard_args = _get("jax._src.interpreters.pxla", "shard_args")
-_shard_arg_handlers = _get("jax._src.interpreters.pxla", "shard_arg_handlers")
-_add_p = _get("jax._src.ad_util", "add_jaxvals_p")
-_debug_info = _get("jax._src.api_util", "debug_info")
-_source_info = _get("jax._src.source_info_util", "current")
+# Under short names, because operations on a tape look them up.
+_Literal, _Var = jax_internals.Literal, jax_internals.Var
+_TraceTag, _full_lower = jax_internals.TraceTag, jax_internals.full_lower
+_new_eqn, _no_effects = jax_internals.new_jaxpr_eqn, jax_internals.no_effects
+_set_current_trace = jax_internals.set_current_trace
+_trace_context = jax_internals.trace_context
+_LinearizeTrace = jax_internals.LinearizeTrace
+_LinearizeTracer = jax_internals.LinearizeTracer
+_ValAccum, _Zero = jax_internals.ValAccum, jax_internals.Zero
+_backward_pass, _dce_jaxpr = jax_internals.backward_pass, jax_internals.dce_jaxpr
+_TangentTrace = jax_internals.DynamicJaxprTrace
+_shard_args = jax_internals.shard_args
+_shard_arg_handlers = jax_internals.shard_arg_handlers
+_add_p, _debug_info = jax_internals.add_jaxvals_p, jax_internals.debug_info
+_source_info = jax_internals.current_source
 
 
 # Values.

@@ -6,24 +6,25 @@ JAX has no public way to do this, so this module uses its internals.
 from __future__ import annotations
 
 import contextlib
-import operator
 from collections.abc import Iterator
 from typing import Any
 
 import jax
-from jax._src import core
-from jax._src.interpreters import ad, batching, partial_eval
+
+from unisono._src.foundation import jax_internals
+
+_JVP, _Linearize = jax_internals.JVPTrace, jax_internals.LinearizeTrace
+_context = jax_internals.trace_context
 
 
 def current() -> Any:
     """Returns the trace that the running code belongs to."""
-    return core.trace_ctx.trace
+    return _context.trace
 
 
-# Returns the trace that a tracer belongs to. JAX (0.10 to 0.12) keeps it in a private
-# attribute of all its tracers and has no public way to ask. If it goes away, no program
-# can be traced any more. This is no function of ours: tapes ask at every operation.
-trace_of = operator.attrgetter("_trace")
+# Returns the trace that a tracer belongs to. This is no function of ours: tapes ask at
+# every operation.
+trace_of = jax_internals.trace_of
 
 
 def base_trace(trace: Any = None) -> Any:
@@ -32,8 +33,8 @@ def base_trace(trace: Any = None) -> Any:
     Args:
         trace: a trace; None for that of the running code.
     """
-    found = core.trace_ctx.trace if trace is None else trace
-    while isinstance(found, (ad.JVPTrace, ad.LinearizeTrace)):
+    found = _context.trace if trace is None else trace
+    while isinstance(found, (_JVP, _Linearize)):
         found = found.parent_trace
     return found
 
@@ -43,8 +44,8 @@ def reading_trace() -> Any:
 
     Traces of gradients and of `jax.vmap` are skipped: JAX caches no program of them.
     """
-    found = core.trace_ctx.trace
-    transparent = (ad.JVPTrace, ad.LinearizeTrace, batching.BatchTrace)
+    found = _context.trace
+    transparent = (_JVP, _Linearize, jax_internals.BatchTrace)
     while isinstance(found, transparent):
         found = found.parent_trace
     return found
@@ -57,7 +58,7 @@ def is_for_jit(trace: Any) -> bool:
 
 # Returns whether JAX is neither making a program nor differentiating at this moment. It
 # is JAX's own function: a wrapper would cost a call at every eager read and write.
-is_clean = core.trace_ctx.is_top_level
+is_clean = jax_internals.is_top_level
 
 
 def forget_traced_functions() -> None:
@@ -67,17 +68,17 @@ def forget_traced_functions() -> None:
     inside a program, such as `jnp.where`, outlive the program. It traces a function
     again if it is asked for it again.
     """
-    partial_eval.trace_to_jaxpr.cache_clear()
+    jax_internals.trace_to_jaxpr.cache_clear()
 
 
 def concrete_value(x: Any) -> Any:
     """Returns the array behind a tracer of gradients, if it is known; else None."""
-    return core.to_concrete_value(x)
+    return jax_internals.to_concrete_value(x)
 
 
 def is_eager(trace: Any) -> bool:
     """Whether `trace` computes at once."""
-    return isinstance(trace, core.EvalTrace)
+    return isinstance(trace, jax_internals.EvalTrace)
 
 
 @contextlib.contextmanager
@@ -85,7 +86,7 @@ def compute_at_once() -> Iterator[None]:
     """Computes at once what is in the block, also while a program is being traced."""
     # `eval_context` leaves the trace but not the mesh of the `shard_map` around it.
     nowhere = jax.sharding.AbstractMesh((), ())
-    with core.eval_context(), jax.sharding.use_abstract_mesh(nowhere):
+    with jax_internals.eval_context(), jax.sharding.use_abstract_mesh(nowhere):
         yield
 
 
@@ -95,4 +96,4 @@ def enter(trace: Any) -> Any:
     Args:
         trace: the running trace, or one around it.
     """
-    return core.set_current_trace(trace)
+    return jax_internals.set_current_trace(trace)

@@ -8,13 +8,13 @@ from typing import Any, final
 
 import jax
 import numpy as np
-from jax._src import core
-from jax._src.interpreters import ad
 
-from unisono._src.foundation import errors, nest
+from unisono._src.foundation import errors, jax_internals, nest
 from unisono._src.machines.topology import Topology
 from unisono._src.values import jax_tapes, jax_traces
 from unisono._src.values.array_operators import StandsForArray
+
+_GRADIENTS = jax_internals.JVPTrace, jax_internals.LinearizeTrace
 
 
 class NeedsLockstep(errors.Signal):
@@ -131,7 +131,7 @@ class LockstepPort(Port):
         self.made, self.taken = made, 0
         self.creators = 0
         self._suspend = suspend
-        self.level = core.trace_ctx.trace
+        self.level = jax_internals.trace_context.trace
 
     def meet(
         self,
@@ -155,7 +155,7 @@ class LockstepPort(Port):
             # Other replicas know nothing of this one's tapes, so they get the arrays.
             payload = nest.map_structure(jax_tapes.lower, payload)
         # No gradient around this point: wait for the others here.
-        if core.trace_ctx.trace is self.level:
+        if jax_internals.trace_context.trace is self.level:
             return self._suspend((combine, payload))
         if jax_traces.base_trace() is not jax_traces.base_trace(self.level):
             raise RuntimeError(
@@ -171,7 +171,7 @@ class LockstepPort(Port):
         if transpose is not None and is_followed:
             return self._make_differentiable(combine, rest, transpose)(arrays)
         lowered = [self._strip_gradients(x) for x in arrays]
-        with core.set_current_trace(self.level):
+        with jax_internals.set_current_trace(self.level):
             return self._suspend((combine, _join_arrays(lowered, rest)))
 
     def _strip_gradients(self, x: Any) -> Any:
@@ -182,7 +182,7 @@ class LockstepPort(Port):
                 break
             # Only gradients have a value beneath them; any other trace is the
             # program's.
-            if not isinstance(trace, (ad.JVPTrace, ad.LinearizeTrace)):
+            if not isinstance(trace, _GRADIENTS):
                 break
             x = x.primal
         return x

@@ -13,9 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-from jax._src.array import ArrayImpl
 
+from unisono._src.foundation import jax_internals
 from unisono._src.workers import step_ledger, watchdog
+
+_ArrayImpl = jax_internals.ArrayImpl
 
 _log = logging.getLogger("unisono")
 
@@ -28,7 +30,7 @@ def install() -> None:
     """Changes JAX's class of arrays; a second call does nothing."""
     # `_value` is JAX's private property through which Python reads an array. A version
     # of JAX without it has its own errors.
-    read = getattr(ArrayImpl, "_value", None)
+    read = getattr(_ArrayImpl, "_value", None)
     if not isinstance(read, property) or read.fget is None:
         _tell_unguarded("JAX has no ArrayImpl._value")
         return
@@ -36,10 +38,10 @@ def install() -> None:
         return
     step_ledger.READER.read = read.fget
     # By `setattr`, because mypy refuses the assignment to a class of another package.
-    setattr(ArrayImpl, "_value", property(_guard(read.fget)))  # noqa: B010
+    setattr(_ArrayImpl, "_value", property(_guard(read.fget)))  # noqa: B010
     for name in ("__dlpack__", "unsafe_buffer_pointer"):
-        setattr(ArrayImpl, name, _guard(getattr(ArrayImpl, name)))
-    _close_buffer_protocol(ArrayImpl)
+        setattr(_ArrayImpl, name, _guard(getattr(_ArrayImpl, name)))
+    _close_buffer_protocol(_ArrayImpl)
 
 
 def _guard(read: Callable[..., Any]) -> Callable[..., Any]:

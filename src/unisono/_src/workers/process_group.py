@@ -18,11 +18,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import jax
-from jax._src import distributed
-from jax._src.lib import _jax  # type: ignore[attr-defined]
 
 from unisono._src.cluster import launcher_news, launcher_progress
-from unisono._src.foundation import errors
+from unisono._src.foundation import errors, jax_internals
 from unisono._src.machines import devices, topology
 from unisono._src.workers import (
     coordination_service,
@@ -201,7 +199,7 @@ def start(group: ProcessGroup, mode: str, stall_seconds: float) -> None:
 def _start_guard(
     group: ProcessGroup, mode: str, stall_seconds: float
 ) -> worker_guard.Guard:
-    client = distributed.global_state.client
+    client = jax_internals.distributed_state.client
     made = worker_guard.Guard(client, group.index, group.size, mode, stall_seconds)
 
     def hear(news: launcher_news.Told) -> None:
@@ -295,7 +293,7 @@ def agreed_seed() -> int | None:
 
 def _agree_on_seed(group: ProcessGroup, limit: float) -> None:
     """Gives all workers the random number of the chief."""
-    client: Any = distributed.global_state.client
+    client: Any = jax_internals.distributed_state.client
     if group.is_chief:
         client.key_value_set(_SEED, str(secrets.randbits(63)), allow_overwrite=True)
     _started.seed = int(client.blocking_key_value_get(_SEED, int(limit * 1000)))
@@ -319,10 +317,10 @@ def _initialize(group: ProcessGroup, limit: float) -> None:
     # This does what `jax.distributed.initialize` does, but for two things. It does not
     # start the service, which has a process of its own (docs/decisions/0013). And it
     # does not catch SIGTERM, which shall end this process as it ends any other.
-    state = distributed.global_state
+    state = jax_internals.distributed_state
     state.coordinator_address = address
     state.num_processes, state.process_id = group.size, group.index
-    state.client = _jax.get_distributed_runtime_client(
+    state.client = jax_internals.make_client(
         address,
         group.index,
         init_timeout=_ABORT_SECONDS,
@@ -343,7 +341,7 @@ def _initialize(group: ProcessGroup, limit: float) -> None:
 
 def _claim_index(group: ProcessGroup) -> None:
     """Raises if another process has joined as the same worker."""
-    client: Any = distributed.global_state.client
+    client: Any = jax_internals.distributed_state.client
     found = worker_claims.claim(client, group.index, worker_guard.CLAIMED_TWICE)
     if found is not None:
         _leave_without_a_word()
@@ -356,7 +354,7 @@ def _leave_without_a_word() -> None:
     JAX aborts a process that leaves when the other one has left.
     """
     # Its client leaves when it is deleted, too. So this is never deleted.
-    state = distributed.global_state
+    state = jax_internals.distributed_state
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(state.client))
     state.client = None
 

@@ -12,9 +12,7 @@ import itertools
 import time
 from typing import Any, Protocol, final
 
-from jax._src import distributed
-
-from unisono._src.foundation import errors
+from unisono._src.foundation import errors, jax_internals
 from unisono._src.workers import watchdog
 
 # In characters. A text in JSON takes up to twelve for each of its own.
@@ -84,7 +82,7 @@ class Board:
             return [note]
         # The note of the round before: the others may read it until they post in this
         # one.
-        client, before = distributed.global_state.client, self._last
+        client, before = jax_internals.distributed_state.client, self._last
         self._set(number, note)
         limit = self._seconds if seconds is None else seconds
         found = [
@@ -98,7 +96,7 @@ class Board:
     def find_silent(self) -> list[int]:
         """Returns the workers that have posted nothing in the latest round yet."""
         # JAX has no public way to the client of its coordination service.
-        client: Any = distributed.global_state.client
+        client: Any = jax_internals.distributed_state.client
         silent = []
         for worker in range(self._crew.workers):
             if worker == self._crew.worker:
@@ -131,14 +129,14 @@ class Board:
             self._set(next(self._rounds), note)
 
     def _set(self, number: int, note: str) -> None:
-        client: Any = distributed.global_state.client
+        client: Any = jax_internals.distributed_state.client
         self._last = self._place(number, self._crew.worker)
         client.key_value_set(self._last, note)
 
     def clear(self) -> None:
         """Deletes this worker's last note; call it when all workers have read it."""
         place, self._last = self._last, None
-        _delete(distributed.global_state.client, place)
+        _delete(jax_internals.distributed_state.client, place)
 
     def _place(self, number: int, worker: int) -> str:
         return f"unisono/board/{self._topic}/{number}/{worker}"

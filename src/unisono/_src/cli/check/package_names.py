@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
-from jax._src.array import ArrayImpl
 
+from unisono._src.foundation import jax_internals
 from unisono._src.foundation.tensorflow_names import listing
 from unisono._src.ops import table
 
@@ -29,7 +29,7 @@ def find(path: str) -> Any:
     above, _, name = path.rpartition(".")
     if above == "Tensor":
         # The methods of arrays are those of JAX's own class.
-        holders: list[Any] = [ArrayImpl, jax.Array]
+        holders: list[Any] = [jax_internals.ArrayImpl, jax.Array]
     elif not path:
         return importlib.import_module("unisono")
     else:
@@ -159,7 +159,7 @@ def find_mismatch(
 
 def _is_method(path: str) -> bool:
     above, _, name = path.rpartition(".")
-    holder = ArrayImpl if above == "Tensor" else find(above)
+    holder = jax_internals.ArrayImpl if above == "Tensor" else find(above)
     static = inspect.getattr_static(holder, name, None)
     return isinstance(static, types.FunctionType | Callable) and not isinstance(
         static, classmethod | staticmethod

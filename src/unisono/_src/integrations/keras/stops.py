@@ -19,9 +19,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, final
 
-from jax._src import distributed
-
-from unisono._src.foundation import errors
+from unisono._src.foundation import errors, jax_internals
 from unisono._src.integrations.keras import internals
 from unisono._src.saving.checkpoint import worker_meeting
 from unisono._src.workers import worker_notes
@@ -107,7 +105,7 @@ class Agreement:
         with self._lock:
             is_known, self._is_called = self._is_called, True
         if not is_known:
-            client: Any = distributed.global_state.client
+            client: Any = jax_internals.distributed_state.client
             client.key_value_set(
                 self._place, str(self._crew.worker), allow_overwrite=True
             )
@@ -139,7 +137,7 @@ class Agreement:
 
     def _wait_for_call(self) -> bool:
         """Return True when a worker wants to stop, or False when `fit` is over."""
-        client: Any = distributed.global_state.client
+        client: Any = jax_internals.distributed_state.client
         # The client raises when the time is over, and at once if it has no service.
         while not self._is_over.wait(_PAUSE_SECONDS):
             with contextlib.suppress(RuntimeError):
