@@ -330,7 +330,7 @@ def _count_arrays(message: Any) -> list[int]:
 
 def _count_in_servers() -> None:
     """Lets the processes of servers count what they receive and send."""
-    from unisono._src.integrations.ray import actors, packing
+    from unisono._src.servers.ray import actors, packing
 
     class Counting(actors.Host):  # type: ignore[misc]
         moved = (0, 0)
@@ -622,7 +622,7 @@ class _Caller:
 
 def compare_bytes(rounds: int) -> None:
     """Shows the milliseconds of pulls and pushes, by way and size."""
-    from unisono._src.integrations.ray import connection
+    from unisono._src.servers.ray import connection
 
     ways = [f"{a} {b}" for a in ("pull", "push") for b in _WAYS]
     opened = connection.open_local(120.0)

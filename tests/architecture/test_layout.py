@@ -25,8 +25,8 @@ LOADED_ON_FIRST_USE = frozenset(
 # The only folders that may import these packages.
 ROOMS = {
     "flax": ("_src/integrations/",),
-    "keras": ("_src/integrations/",),
-    "ray": ("_src/integrations/",),
+    "keras": ("_src/integrations/", "_src/servers/keras_fit"),
+    "ray": ("_src/servers/ray/",),
 }
 
 UNSAFE_LOADERS = frozenset({"cloudpickle", "dill", "marshal", "pickle", "shelve"})

@@ -19,7 +19,7 @@ import pytest
 
 import unisono
 from tests.multiprocess import launcher as launchers
-from tests.unit.coordinator import clusters
+from tests.unit.servers import clusters
 from unisono import distribute
 from unisono.distribute.coordinator import ClusterCoordinator, RayCarrier
 
@@ -425,7 +425,7 @@ def test_a_dead_address_and_a_wrong_token_are_told_within_seconds(group):
 def test_a_killed_program_leaves_nothing_behind(tmp_path):
     code = """
     import os, time
-    from unisono._src.integrations.ray import node
+    from unisono._src.servers.ray import node
     made = node.start_head("127.0.0.1", node.find_free_port(), "0" * 64, 60)
     print(made.folder, flush=True)
     time.sleep(100)

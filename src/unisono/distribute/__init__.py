@@ -29,7 +29,6 @@ from unisono._src.values.distributed import DistributedValues, Mirrored, PerRepl
 from unisono.distribute import experimental
 
 if _typing.TYPE_CHECKING:
-    from unisono._src.coordinator.parameter_server import ParameterServerStrategy
     from unisono._src.input.api.distributed_dataset import (
         DistributedDataset,
         DistributedIterator,
@@ -39,7 +38,8 @@ if _typing.TYPE_CHECKING:
         InputOptions,
         InputReplicationMode,
     )
-    from unisono._src.integrations.ray.task_server import Server
+    from unisono._src.servers.parameter_server import ParameterServerStrategy
+    from unisono._src.servers.ray.task_server import Server
     from unisono._src.state.sharded_variable import ShardedVariable
     from unisono._src.strategies.multi_worker import MultiWorkerMirroredStrategy
     from unisono._src.strategies.tpu import TPUStrategy
@@ -56,8 +56,8 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
             "InputOptions": "unisono._src.input.distribution.input_options",
             "InputReplicationMode": "unisono._src.input.distribution.input_options",
             "MultiWorkerMirroredStrategy": "unisono._src.strategies.multi_worker",
-            "ParameterServerStrategy": "unisono._src.coordinator.parameter_server",
-            "Server": "unisono._src.integrations.ray.task_server",
+            "ParameterServerStrategy": "unisono._src.servers.parameter_server",
+            "Server": "unisono._src.servers.ray.task_server",
             "ShardedVariable": "unisono._src.state.sharded_variable",
             "TPUStrategy": "unisono._src.strategies.tpu",
             "cluster_resolver": "unisono.distribute",

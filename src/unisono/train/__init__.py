@@ -20,7 +20,7 @@ from unisono._src.saving.checkpoint.reading import (
     load_checkpoint,
     load_variable,
 )
-from unisono._src.training.closure_progress import ClosureProgress
+from unisono._src.servers.closure_progress import ClosureProgress
 from unisono._src.training.moving_average import ExponentialMovingAverage
 from unisono._src.training.progress import Progress, StepTimes
 

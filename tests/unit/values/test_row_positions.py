@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import unisono as tf
 from tests import random_programs
 from tests.parity.programs import central, mirrored
-from tests.unit.coordinator import clusters
+from tests.unit.servers import clusters
 
 InvalidArgumentError = tf.errors.InvalidArgumentError
 ROWS = [[1.0], [2.0], [3.0]]

@@ -19,7 +19,7 @@ from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames, sharded_variable, trace_versions, variables
 from unisono._src.state import rows as rows_lib
-from unisono._src.state.servers import Change
+from unisono._src.state.remote_state import Change
 from unisono._src.state.storage import Cell
 from unisono._src.values import array_operators
 

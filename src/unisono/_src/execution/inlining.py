@@ -47,6 +47,20 @@ def inner(equation: Any) -> list[Any]:
     return [p for p in found if hasattr(p, "eqns")]
 
 
+def find_equation(jaxpr: Any, primitive: Any) -> Any:
+    """Return the first equation of a primitive in a program, at any depth, or None."""
+    for equation in jaxpr.eqns:
+        below = (find_equation(p, primitive) for p in inner(equation))
+        found = (
+            equation
+            if equation.primitive is primitive
+            else next((e for e in below if e is not None), None)
+        )
+        if found is not None:
+            return found
+    return None
+
+
 def _evaluate(
     jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], with_branches: bool
 ) -> list[Any]:

@@ -21,7 +21,6 @@ from unisono._src.execution import (
     profile_names,
     program_checks,
     program_digest,
-    server_lookups,
     signature,
     step_labels,
     step_marks,
@@ -31,7 +30,14 @@ from unisono._src.execution import outputs as outputs_lib
 from unisono._src.execution.traced_function import TracedFunction
 from unisono._src.foundation import errors, jax_internals
 from unisono._src.machines import topology
-from unisono._src.state import holding, mirroring, servers, storage, trace_versions
+from unisono._src.state import (
+    holding,
+    mirroring,
+    remote_state,
+    rows,
+    storage,
+    trace_versions,
+)
 from unisono._src.state.storage import Cell
 from unisono._src.values import collectives, jax_traces
 from unisono._src.workers import watchdog
@@ -132,8 +138,8 @@ class Program:
         self._call_alone = self._call_carefully if self._may_raise else self._call
         self.call: Any = self._call_together if self._is_together else self._call_alone
         self._changes = first.changes
-        self._staged: dict[Any, server_lookups.Staged] = {}
-        self._has_lookups = server_lookups.has_lookups(first.jaxpr)
+        self._staged: dict[Any, Any] = {}
+        self._lookup = inlining.find_equation(first.jaxpr, rows.lookup_p)
         if first.uses_servers:
             self.call = self._call_with_servers
         # Last, because it may wrap `call`.
@@ -398,13 +404,13 @@ class Program:
         # Read everything at once, run, store what is kept here, and send the changes. A
         # value that was read never goes back: others may have changed it (decision
         # 0026).
-        draws, later = servers.split_draws(self._changes, cells)
-        arrays = servers.read_all(cells, draws)
+        draws, later = remote_state.split_draws(self._changes, cells)
+        arrays = remote_state.read_all(cells, draws)
         count = len(self.donated)
         # The arrays of cells of this process are copied, because they are donated.
         donated = [jnp.copy(x) for x in arrays[:count]]
         donated, kept, leaves = self._place_inputs(donated, arrays[count:], leaves)
-        if self._has_lookups:
+        if self._lookup is not None:
             new, rest = self._run_in_stages([*donated, *kept], leaves)
         else:
             # Waited for: a program that fails must have changed nothing on the servers.
@@ -418,7 +424,7 @@ class Program:
             dataclasses.replace(c, operands=tuple(next(given) for _ in c.operands))
             for c in later
         ]
-        servers.apply_all(changes)
+        remote_state.apply_all(changes)
         return self._collect(list(given))
 
     def _run_in_stages(self, arrays: list[Any], leaves: list[Any]) -> Any:
@@ -427,7 +433,8 @@ class Program:
         found, run = self._traces[key], self._staged.get(key)
         if run is None:
             closed = jax_internals.ClosedJaxpr(found.jaxpr, found.constants.fill_in(()))
-            run = self._staged[key] = server_lookups.Staged(closed, self.name)
+            group = self._lookup.params["cell"].home.group
+            run = self._staged[key] = group.stage(closed, self.name)
         by_cell = dict(zip([*self.donated, *self.kept], arrays, strict=True))
         out = run([*(by_cell[c] for c in found.read), *leaves])
         return out[: len(self.written)], out[len(self.written) :]

@@ -31,7 +31,7 @@ from unisono._src.execution import outputs as outputs_lib
 from unisono._src.foundation import ambient, errors, library_hooks
 from unisono._src.machines import topology
 from unisono._src.state import function_frame, storage, trace_versions
-from unisono._src.state.servers import Change
+from unisono._src.state.remote_state import Change
 from unisono._src.state.storage import Cell
 from unisono._src.values import collectives
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import VariableAggregation
-from unisono._src.state import assignment, frames, reading, servers, variables
+from unisono._src.state import assignment, frames, reading, remote_state, variables
 from unisono._src.state.storage import Policy
 from unisono._src.values import collectives, jax_traces
 
@@ -37,7 +37,7 @@ def make(value: Any, **options: Any) -> variables.Variable:
         options["aggregation"] = first if given is VariableAggregation.NONE else given
     value = frames.strip_gradient(value)
     # A variable of another library is one object with one value: it stays whole.
-    home = servers.find_home(ambient.current())
+    home = remote_state.find_home(ambient.current())
     with _leave_trace(value), ambient.push(colocate=home):
         return variables.Variable(value, **options)
 

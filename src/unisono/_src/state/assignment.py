@@ -26,7 +26,7 @@ from unisono._src.state import (
     holding,
     mirroring,
     reading,
-    servers,
+    remote_state,
     storage,
 )
 from unisono._src.state.storage import Policy
@@ -77,7 +77,7 @@ def _write_on_server(cell: storage.Cell, op: str, value: Any, read_value: bool) 
     """Lets a parameter server assign to a variable that it keeps."""
     target, delta = frames.frame(), convert(cell, value)
     target.change(
-        servers.Change((cell,), op, (delta,)),
+        remote_state.Change((cell,), op, (delta,)),
         lambda: [_apply(op, target.whole(cell) if op != REPLACE else None, delta)],
     )
     return target.whole(cell) if read_value else None

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from unisono._src.foundation import ambient
-from unisono._src.state import frames, servers, storage, trace_versions
+from unisono._src.state import frames, remote_state, storage, trace_versions
 from unisono._src.state.storage import Policy
 
 
@@ -31,9 +31,9 @@ def draw(variable: Any, fn: Callable[[Any], Any]) -> Any:
             variable.assign(fn(old))
             return old
     closed = jax.make_jaxpr(fn)(jax.ShapeDtypeStruct(cell.shape, cell.dtype))
-    change = servers.Change((cell,), "program", (), closed, is_draw=True)
+    change = remote_state.Change((cell,), "program", (), closed, is_draw=True)
     target = frames.frame()
-    # In a program the change is noted; `servers.split_draws` puts it to the reading.
+    # In a program the change is noted; `split_draws` puts it to the reading.
     if target.is_compiled:
         old = target.whole(cell)
         target.change(change, lambda: [fn(old)])

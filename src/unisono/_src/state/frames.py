@@ -16,9 +16,9 @@ import jax.numpy as jnp
 
 from unisono._src.foundation import ambient, errors
 from unisono._src.machines.topology import Topology
-from unisono._src.state import holding, storage, trace_versions
+from unisono._src.state import holding, remote_state, storage, trace_versions
 from unisono._src.state import rows as rows_lib
-from unisono._src.state.servers import Change
+from unisono._src.state.remote_state import Change
 from unisono._src.state.storage import Cell, Policy
 from unisono._src.values import collectives, jax_tapes, jax_traces
 
@@ -187,7 +187,7 @@ class EagerFrame(StateFrame):
         for operand in change.operands:
             check_operand(change.cells[0], operand, ())
         trace_versions.EAGER.note_change()
-        change.cells[0].home.group.apply([change])
+        remote_state.apply_all([change])
 
 
 def _store_copy(cell: Cell, index: int | None, value: Any) -> None:

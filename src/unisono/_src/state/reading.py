@@ -13,7 +13,7 @@ import numpy as np
 
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import ReduceOp, VariableAggregation
-from unisono._src.state import frames, mirroring, servers, storage
+from unisono._src.state import frames, mirroring, remote_state, storage
 from unisono._src.state.storage import Policy
 from unisono._src.values import collectives, jax_tapes, ports
 from unisono._src.workers import eager_exchange
@@ -33,7 +33,7 @@ def read(variable: Any) -> jax.Array:
     # running replica's copy, the aggregate, and a copy that stands for all.
     source: frames.StateFrame = frame.state or frames.EAGER
     if frame.reads is not None and cell.home is not None:
-        return servers.read_once(cell, source, frame.reads)  # type: ignore[no-any-return]
+        return remote_state.read_once(cell, source, frame.reads)  # type: ignore[no-any-return]
     if variable.replica_index is not None and cell.policy is not Policy.CENTRAL:
         if cell.is_stacked:
             check_component(variable, frame)

@@ -16,7 +16,7 @@ from unisono._src.values import jax_tapes, row_positions
 ABSENT = row_positions.ABSENT
 
 # Stands for the rows of a variable in a program being traced. Whoever runs the program
-# asks the server for them when it knows the positions (see `server_lookups`).
+# asks the server for them when it knows the positions (see `RemoteState.stage`).
 lookup_p = jax_internals.Primitive("server_lookup")
 
 

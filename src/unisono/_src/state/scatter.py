@@ -11,7 +11,14 @@ import numpy as np
 
 from unisono._src.foundation import ambient, errors, jax_internals
 from unisono._src.foundation.options import ReduceOp, VariableAggregation
-from unisono._src.state import assignment, conversion, frames, reading, servers, storage
+from unisono._src.state import (
+    assignment,
+    conversion,
+    frames,
+    reading,
+    remote_state,
+    storage,
+)
 from unisono._src.state.storage import Policy
 from unisono._src.values import collectives, row_positions
 from unisono._src.values.array_operators import operand
@@ -129,7 +136,7 @@ def _scatter_on_server(cell: Any, kind: str, sparse: IndexedSlices) -> jax.Array
     rows = jnp.asarray(operand(sparse.indices)), frames.strip_gradient(sparse.values)
     given = IndexedSlices(rows[1], rows[0])
     target.change(
-        servers.Change((cell,), f"scatter_{kind}", rows),
+        remote_state.Change((cell,), f"scatter_{kind}", rows),
         lambda: [_apply(kind, target.whole(cell), given, False)],
     )
     return target.whole(cell)
@@ -147,7 +154,7 @@ def _change_on_server(cell: Any, fn: Callable[[Any], jax.Array]) -> jax.Array:
     operands = tuple(frames.strip_gradient(x) for x in closed.consts)
     program = jax_internals.ClosedJaxpr(jaxpr, [])
     target.change(
-        servers.Change((cell,), "program", operands, program),
+        remote_state.Change((cell,), "program", operands, program),
         lambda: [fn(target.whole(cell))],
     )
     return target.whole(cell)

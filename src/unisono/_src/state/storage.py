@@ -22,7 +22,7 @@ from unisono._src.foundation.options import CommunicationOptions
 from unisono._src.machines import partition
 from unisono._src.machines.topology import Topology
 from unisono._src.state import trace_versions
-from unisono._src.state.servers import Home, ServerGroup
+from unisono._src.state.remote_state import Home, RemoteState
 from unisono._src.values import collectives
 from unisono._src.workers import eager_exchange
 
@@ -71,7 +71,7 @@ class Placement:
     parameter_name: str
     split_above: int | None = None
     ops: Any = None
-    servers: ServerGroup | None = None
+    servers: RemoteState | None = None
     communication: CommunicationOptions = dataclasses.field(
         default_factory=CommunicationOptions
     )

@@ -21,15 +21,59 @@ from unisono._src.foundation.options import (
 )
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines import partition
-from unisono._src.state import assignment, frames, sharded_variable, storage
+from unisono._src.state import (
+    assignment,
+    frames,
+    remote_state,
+    sharded_variable,
+    storage,
+)
 from unisono._src.state.variables import Variable
-from unisono._src.training import part_updates, server_slots
+from unisono._src.training import part_updates
 from unisono._src.values import collectives, row_positions
 from unisono._src.values.array_operators import find_own_variable
 from unisono._src.values.indexed_slices import IndexedSlices, concatenate
 
 if TYPE_CHECKING:
     import optax
+
+
+def nest(values: Sequence[Any], groups: Sequence[int]) -> list[Any]:
+    """Returns values in which those of a variable's parts are one list.
+
+    Args:
+        values: one for each part of each variable.
+        groups: the number of parts of each variable; 1 for one that is whole.
+    """
+    given = iter(values)
+    return [next(given) if n == 1 else [next(given) for _ in range(n)] for n in groups]
+
+
+def find_owners(
+    tx: optax.GradientTransformation, treedef: Any, groups: Sequence[int]
+) -> list[int]:
+    """Returns for each leaf of Optax's state the parameter that it belongs to.
+
+    Args:
+        tx: the transformation.
+        treedef: the structure of its state.
+        groups: the number of parts of each variable; see `nest`.
+
+    Returns:
+        The position of the part, or -1 for a leaf that belongs to none.
+    """
+    import optax
+
+    # Optax knows which leaves of its state are like the parameters.
+    found = optax.tree_utils.tree_map_params(
+        tx,
+        lambda _, owner: owner,
+        treedef.unflatten(range(treedef.num_leaves)),
+        nest(range(sum(groups)), groups),
+        transform_non_params=lambda _: -1,
+    )
+    owners: list[int] = jax.tree.leaves(found)
+    return owners
 
 
 class Optimizer:
@@ -84,10 +128,10 @@ class Optimizer:
         self._check(self._variables)
         self.name = name
         part_updates.check(tx, self._variables, self._groups)
-        self._servers = server_slots.Update.for_variables(
-            self._variables, tx, self._groups
-        )
-        if self._servers is not None:
+        self._servers: remote_state.RemoteUpdate | None = None
+        group = _find_servers(self._variables)
+        if group is not None:
+            self._servers = group.make_update(self._variables, tx, self._groups)
             self._treedef: Any = self._servers.treedef
             self._slots = self._servers.make_slots(name)
         else:
@@ -116,7 +160,7 @@ class Optimizer:
 
     def _init(self, values: Sequence[Any]) -> Any:
         """Returns Optax's first state for the values of all variables."""
-        return self._tx.init(server_slots.nest(values, self._groups))
+        return self._tx.init(nest(values, self._groups))
 
     def _make_slots(self) -> Any:
         """Returns Optax's first state; in parts if variables are split."""
@@ -421,7 +465,7 @@ class Optimizer:
         if not idle:
             return {}
         # Looked up each time: it is rare that a variable has no gradient.
-        owners = server_slots.find_owners(self._tx, self._treedef, self._groups)
+        owners = find_owners(self._tx, self._treedef, self._groups)
         every = [*range(len(self._variables)), *owners]
         return {k: owner for k, owner in enumerate(every) if owner in idle}
 
@@ -436,9 +480,9 @@ class Optimizer:
 
         count = len(self._variables)
         # To Optax a variable in parts is a list, so that masks and labels fit.
-        params = server_slots.nest(old[:count], self._groups)
+        params = nest(old[:count], self._groups)
         slots = self._treedef.unflatten(old[count:-1])
-        given = server_slots.nest(gradients, self._groups)
+        given = nest(gradients, self._groups)
         changes, slots = self._tx.update(given, slots, params)
         # Flat again: `nest` made lists of the parts of a variable, in their order.
         new = jax.tree.leaves(optax.apply_updates(params, changes))
@@ -624,6 +668,25 @@ def _as_dense(gradient: Any, variable: Variable) -> Any:
             f"has {variable.shape}."
         )
     return gradient
+
+
+def _find_servers(variables: Sequence[Variable]) -> remote_state.RemoteState | None:
+    """Returns the servers that keep variables; None if they are elsewhere.
+
+    Raises:
+        ValueError: some are on servers and others are not.
+    """
+    homes = [v.state_cell.home for v in variables]
+    away = [home.group for home in homes if home is not None]
+    if away and len(away) < len(homes):
+        pairs = zip(variables, homes, strict=True)
+        others = [v.name for v, home in pairs if home is None]
+        raise ValueError(
+            f"The variables {others} were made outside the scope of the "
+            "ParameterServerStrategy, and the others in it. Make all of them in "
+            "its scope, or use an optimizer for each group."
+        )
+    return away[0] if away else None
 
 
 publish("unisono.optimizers", Optimizer)

@@ -15,11 +15,11 @@ from unisono._src.strategies.central import CentralStorageStrategy
 from unisono._src.strategies.value_context import ValueContext
 
 if _typing.TYPE_CHECKING:
-    from unisono._src.coordinator.parameter_server import ParameterServerStrategy
     from unisono._src.saving.preemption import (
         PreemptionCheckpointHandler,
         TerminationConfig,
     )
+    from unisono._src.servers.parameter_server import ParameterServerStrategy
     from unisono._src.strategies.multi_worker import (
         experimental_multi_worker as MultiWorkerMirroredStrategy,
     )
@@ -34,7 +34,7 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
             "MultiWorkerMirroredStrategy": (
                 "unisono._src.strategies.multi_worker:experimental_multi_worker"
             ),
-            "ParameterServerStrategy": "unisono._src.coordinator.parameter_server",
+            "ParameterServerStrategy": "unisono._src.servers.parameter_server",
             "PreemptionCheckpointHandler": "unisono._src.saving.preemption",
             "TPUStrategy": "unisono._src.strategies.tpu:experimental_tpu",
             "TerminationConfig": "unisono._src.saving.preemption",

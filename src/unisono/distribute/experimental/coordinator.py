@@ -2,10 +2,10 @@
 
 import typing as _typing
 
-from unisono._src.coordinator.cluster_coordinator import ClusterCoordinator
-from unisono._src.coordinator.per_worker import PerWorkerValue as PerWorkerValues
-from unisono._src.coordinator.remote_value import RemoteValue
 from unisono._src.foundation import lazy_names as _lazy_names
+from unisono._src.servers.cluster_coordinator import ClusterCoordinator
+from unisono._src.servers.per_worker import PerWorkerValue as PerWorkerValues
+from unisono._src.servers.remote_value import RemoteValue
 
 # Tells what to write for TensorFlow's names that are not here.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.

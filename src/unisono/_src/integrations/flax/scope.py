@@ -10,7 +10,7 @@ from flax import nnx
 from flax.nnx import tracers
 
 from unisono._src.integrations import attribute_patches, replica_draws
-from unisono._src.integrations.flax import server_updates, tapes, training, variables
+from unisono._src.integrations.flax import tapes, training, variables
 
 # The first version of Flax whose variables can be patched.
 _OLDEST = (0, 12)
@@ -28,7 +28,7 @@ def _patches() -> attribute_patches.Patches:
             (kind, "_variable_meta_call", variables.wrap_creation),
             (tracers, "current_jax_trace", variables.wrap_current_trace),
             (_graphs, "unflatten", variables.wrap_unflatten),
-            (nnx.Optimizer, "__init__", server_updates.wrap_init),
+            (nnx.Optimizer, "__init__", training.wrap_init),
             (nnx.Optimizer, "update", training.wrap_update),
             (nnx.RngStream, "__call__", replica_draws.wrap_next_key),
             (nnx.metrics.Welford, "__init__", training.wrap_welford),

@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import optax
 from flax import nnx
 
 from unisono._src.execution import contexts, function
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import ReduceOp
-from unisono._src.integrations.flax import server_updates
+from unisono._src.state import frames, remote_state
 from unisono._src.values import array_operators
 
 # The compiled updates of each optimizer. Weak keys, so that they go with the optimizer.
@@ -27,7 +28,7 @@ def wrap_update(original: Callable[..., Any]) -> Callable[..., Any]:
     def update(self: Any, model: Any, grads: Any, /, **kwargs: Any) -> Any:
         frame = ambient.current()
         if frame.strategy is None or frame.mode != ambient.REPLICA:
-            found = server_updates.update(self, model, grads, kwargs)
+            found = _update_on_servers(self, model, grads, kwargs)
             return original(self, model, grads, **kwargs) if found is None else found
         leaves, structure = jax.tree.flatten(grads)
         merge = functools.partial(
@@ -86,7 +87,7 @@ def _reduce_and_update(
     pairs = [(g, everywhere) for g in leaves]
     summed = strategy.extended.batch_reduce_to(ReduceOp.SUM, pairs)
     arrays = [getattr(g, "whole", g) for g in summed]
-    found = server_updates.update(optimizer, model, structure.unflatten(arrays), kwargs)
+    found = _update_on_servers(optimizer, model, structure.unflatten(arrays), kwargs)
     if found is not None:
         return found
     if key not in known:
@@ -120,3 +121,118 @@ def wrap_welford(original: Callable[..., None]) -> Callable[..., None]:
         original(self, *args, **kwargs)
 
     return init
+
+
+# Optimizers whose variables are on parameter servers.
+
+
+def wrap_init(original: Callable[..., None]) -> Callable[..., None]:
+    """Return an `__init__` of optimizers that keeps slots beside their variables."""
+
+    @functools.wraps(original)
+    def init(self: Any, model: Any, tx: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, model, tx, *args, **kwargs)
+        cells = _find_cells(self, model)
+        if cells is None:
+            return
+        treedef: Any
+        params, treedef = jax.tree.flatten(_params(self, model))
+        avals = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in params]
+        # Optax knows which leaves of its state are like the parameters.
+        owners = optax.tree_utils.tree_map_params(
+            tx,
+            lambda _, owner: owner,
+            jax.eval_shape(tx.init, treedef.unflatten(avals)),
+            treedef.unflatten(range(len(avals))),
+            transform_non_params=lambda _: -1,
+        )
+        group = cells[0].home.group
+        everywhere = remote_state.Home(group, "", tuple(range(group.count)))
+        # The last one is the count of steps.
+        every = zip(cells[len(avals) :], [*jax.tree.leaves(owners), -1], strict=True)
+        for cell, owner in every:
+            # A slot must be where its parameter is, or no server could compute the
+            # update; what belongs to no parameter is on all of them.
+            group.move(cell, everywhere if owner < 0 else cells[owner].home)
+
+    return init
+
+
+def _params(optimizer: Any, tree: Any) -> Any:
+    """Return the arrays of a model, or of gradients, that an optimizer is for."""
+    return nnx.as_pure(nnx.state(tree, optimizer.wrt, graph=optimizer.graph))
+
+
+def _find_cells(optimizer: Any, model: Any) -> list[Any] | None:
+    """Return the cells of parameters, slots and the count of steps, in order.
+
+    Returns:
+        None if not all of them are on parameter servers.
+    """
+    step = array_operators.find_own_variable(optimizer.step)
+    if getattr(getattr(step, "state_cell", None), "home", None) is None:
+        return None
+    state = nnx.state(model, optimizer.wrt, graph=optimizer.graph)
+    by_path = dict(nnx.iter_graph(model))
+    slots = jax.tree.leaves(
+        optimizer.opt_state, is_leaf=lambda x: isinstance(x, nnx.Variable)
+    )
+    every = [*(by_path[path] for path, _ in nnx.to_flat_state(state)), *slots]
+    own = [array_operators.find_own_variable(v) for v in (*every, optimizer.step)]
+    cells = [getattr(v, "state_cell", None) for v in own]
+    is_away = all(c is not None and c.home is not None for c in cells)
+    return cells if is_away else None
+
+
+def _update_on_servers(
+    optimizer: Any, model: Any, grads: Any, kwargs: dict[str, Any]
+) -> Any:
+    """Let servers update a model and the slots of its optimizer.
+
+    A worker's own update would be computed from values that other workers have changed
+    since they were read.
+
+    Args:
+        optimizer: the optimizer.
+        model: the model.
+        grads: the gradients.
+        kwargs: further arguments of the transformation.
+
+    Returns:
+        What the optimizer adds to the parameters, as this program sees it. None if
+        nothing was done: the variables are not on servers, or the update of one server
+        needs variables of another one.
+    """
+    cells = _find_cells(optimizer, model)
+    if cells is None:
+        return None
+    given: list[Any]
+    structure: Any
+    given, structure = jax.tree.flatten(_params(optimizer, grads))
+    count = len(given)
+    slots: Any = jax.tree.structure(nnx.as_pure(optimizer.opt_state))
+
+    def compute(old: Any, arrays: Any) -> tuple[Any, Any]:
+        return optimizer.tx.update(  # type: ignore[no-any-return]
+            structure.unflatten(arrays),
+            slots.unflatten(old[count:-1]),
+            structure.unflatten(old[:count]),
+            **kwargs,
+        )
+
+    def change(old: list[Any], arrays: list[Any]) -> list[Any]:
+        changes, found = compute(old, arrays)
+        new = optax.apply_updates(structure.unflatten(old[:count]), changes)
+        every = [*jax.tree.leaves(new), *jax.tree.leaves(found), old[-1] + 1]
+        return [x.astype(c.dtype) for x, c in zip(every, cells, strict=True)]
+
+    shapes = [jax.ShapeDtypeStruct(g.shape, g.dtype) for g in given]
+    plan = cells[0].home.group.plan_update(
+        optimizer, change, cells, shapes, range(count), tuple(kwargs)
+    )
+    if plan is None:
+        return None
+    # Computed only if somebody uses it.
+    result, _ = compute([frames.frame().whole(c) for c in cells], given)
+    plan(given)
+    return result

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
+import jax
 from keras.src.backend import KerasTensor
 from keras.src.backend.common import stateless_scope
 from keras.src.optimizers import loss_scale_optimizer
@@ -14,10 +17,11 @@ from keras.src.optimizers import loss_scale_optimizer
 from unisono._src.execution import contexts, function, sharded_update
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import ReduceOp
-from unisono._src.integrations.keras import internals, server_updates
+from unisono._src.integrations.keras import internals
 from unisono._src.ops import control_flow
-from unisono._src.state import variables
+from unisono._src.state import remote_state, variables
 from unisono._src.values import array_operators
+from unisono._src.values.indexed_slices import IndexedSlices
 
 # The compiled updates of each optimizer. Weak keys, so that they go with the optimizer.
 _updates: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
@@ -89,9 +93,58 @@ def _reduce_and_update(
     ]
     summed = strategy.extended.batch_reduce_to(ReduceOp.SUM, pairs)
     arrays = [getattr(g, "whole", g) for g in summed]
-    if server_updates.update(optimizer, [wanted[i] for i in given], arrays):
+    if _update_on_servers(optimizer, [wanted[i] for i in given], arrays):
         return
     _compile_update(optimizer, original, wanted, given)(arrays)
+
+
+def _update_on_servers(
+    optimizer: Any, wanted: Sequence[Any], grads: Sequence[Any]
+) -> bool:
+    """Let servers update the variables and slots of an optimizer.
+
+    A worker's own update would be computed from values that other workers have changed
+    since they were read. So the worker sends gradients, and each server computes the
+    new values of its variables and slots from those that it has then.
+
+    Args:
+        optimizer: the optimizer, which is built.
+        wanted: the variables that have a gradient.
+        grads: their gradients.
+
+    Returns:
+        False if nothing was done: the variables are not on servers, or the update of
+        one server needs variables of another one.
+    """
+    every, slots = internals.optimized_variables(optimizer), optimizer.variables
+    first = array_operators.find_own_variable(every[0]) if every else None
+    if not isinstance(first, variables.Variable) or first.state_cell.home is None:
+        return False
+    own = [array_operators.find_own_variable(v) for v in (*every, *slots)]
+    if not all(isinstance(v, variables.Variable) and v.state_cell.home for v in own):
+        return False
+    cells = [v.state_cell for v in own]
+    dense = [g.to_dense() if isinstance(g, IndexedSlices) else g for g in grads]
+    # By identity: `==` of Keras variables compares their values.
+    order = {id(v): i for i, v in enumerate(every)}
+    places = [order[id(v)] for v in wanted]
+    count = len(every)
+
+    def change(old: list[Any], given: list[Any]) -> list[Any]:
+        by_place = dict(zip(places, given, strict=True))
+        weights, found = optimizer.stateless_apply(
+            old[count:], [by_place.get(i) for i in range(count)], old[:count]
+        )
+        new = zip((*weights, *found), cells, strict=True)
+        return [x.astype(c.dtype) for x, c in new]
+
+    shapes = [jax.ShapeDtypeStruct(g.shape, g.dtype) for g in dense]
+    group = remote_state.home_of(cells[0]).group
+    plan = group.plan_update(optimizer, change, cells, shapes, places)
+    if plan is None:
+        return False
+    plan(dense)
+    return True
 
 
 def _update_parts(
@@ -163,3 +216,62 @@ def _apply(optimizer: Any, original: Any, grads: list[Any], wanted: list[Any]) -
     for kept, values in zip((every, own), updated, strict=True):
         for variable, value in zip(kept, values, strict=True):
             variable.assign(value)
+
+
+# Where slots are kept, if parameter servers keep them.
+
+
+def wrap_init(original: Callable[..., None]) -> Callable[..., None]:
+    """Return an `__init__`, or `build`, whose numbers are kept on every server.
+
+    Every server needs the count of steps and the learning rate. All copies change
+    alike, because every update goes to all servers.
+    """
+
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        with _place_at(_find_shared_home()):
+            original(self, *args, **kwargs)
+
+    return init
+
+
+def wrap_add_variable(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an `add_variable` whose numbers are kept on every server."""
+
+    @functools.wraps(original)
+    def add_variable(self: Any, shape: Any, *args: Any, **kwargs: Any) -> Any:
+        # An array goes to one server; only a number that nobody has placed is shared.
+        is_free = ambient.current().colocate is None and len(shape) == 0
+        home = _find_shared_home() if is_free else None
+        with _place_at(home):
+            return original(self, shape, *args, **kwargs)
+
+    return add_variable
+
+
+def wrap_add_from_reference(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an `add_variable_from_reference` that keeps a slot beside its variable."""
+
+    @functools.wraps(original)
+    def add(self: Any, reference_variable: Any, *args: Any, **kwargs: Any) -> Any:
+        own = array_operators.find_own_variable(reference_variable)
+        home = getattr(getattr(own, "state_cell", None), "home", None)
+        with _place_at(home):
+            return original(self, reference_variable, *args, **kwargs)
+
+    return add
+
+
+def _place_at(home: remote_state.Home | None) -> AbstractContextManager[object]:
+    """Return a block in which new variables go to `home`; None changes nothing."""
+    return contextlib.nullcontext() if home is None else ambient.push(colocate=home)
+
+
+def _find_shared_home() -> remote_state.Home | None:
+    """Return the home of numbers that every server keeps; None without servers."""
+    placement = ambient.current().placement
+    group = None if placement is None else placement.servers
+    if group is None:
+        return None
+    return remote_state.Home(group, "", tuple(range(group.count)))

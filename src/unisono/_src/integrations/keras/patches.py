@@ -20,7 +20,6 @@ from unisono._src.integrations.keras import (
     optimizers,
     positions,
     random,
-    server_updates,
     stops,
     strategy_distribution,
     tapes,
@@ -36,11 +35,11 @@ def _wrap_value(original: property) -> property:
 def _optimizer_patches() -> list[Any]:
     base, scaled = base_optimizer.BaseOptimizer, loss_scale_optimizer.LossScaleOptimizer
     return [
-        (base, "__init__", server_updates.wrap_init),
-        (base, "add_variable", server_updates.wrap_add_variable),
-        (base, "add_variable_from_reference", server_updates.wrap_add_from_reference),
+        (base, "__init__", optimizers.wrap_init),
+        (base, "add_variable", optimizers.wrap_add_variable),
+        (base, "add_variable_from_reference", optimizers.wrap_add_from_reference),
         # It makes a number of its own, without `add_variable`.
-        (nadam.Nadam, "build", server_updates.wrap_init),
+        (nadam.Nadam, "build", optimizers.wrap_init),
         (base, "apply", optimizers.wrap_apply),
         (scaled, "apply", optimizers.wrap_apply),
         (ops, "cond", optimizers.wrap_cond),

@@ -22,7 +22,6 @@ from unisono._src.integrations.keras import (
     adoption,
     inputs,
     internals,
-    server_fit,
     strategy_distribution,
     variables,
     workers,
@@ -96,10 +95,12 @@ def _make_loop_method(name: str) -> Callable[..., Any]:
     @functools.wraps(getattr(keras.Model, name))
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         strategy = self.__dict__[_STRATEGY]
-        if name == "fit" and server_fit.is_needed(strategy):
+        placement = call_context.find_placement(strategy)
+        servers = None if placement is None else placement.servers
+        if name == "fit" and servers is not None:
             with strategy.scope():
                 adoption.bring_in(self)
-                return server_fit.fit(self, strategy, _enter_loop, *args, **kwargs)
+                return servers.fit(self, strategy, _enter_loop, *args, **kwargs)
         if name.endswith("_on_batch"):
             strategy_distribution.check_numbers((args, kwargs))
         with _enter_loop(self):

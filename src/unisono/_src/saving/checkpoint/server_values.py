@@ -16,7 +16,7 @@ from unisono._src.foundation import library_hooks, row_files
 from unisono._src.saving.checkpoint import array_io
 from unisono._src.saving.checkpoint.variable_parts import HeldParts
 from unisono._src.saving.format import manifest
-from unisono._src.state import servers
+from unisono._src.state import remote_state
 from unisono._src.state.variables import Variable
 from unisono._src.values import collectives
 
@@ -92,12 +92,12 @@ class HeldState:
         objects: all objects of a checkpoint; others do not matter.
 
     Attributes:
-        closures: see `servers.HeldValues`.
+        closures: see `remote_state.RemoteSnapshot`.
     """
 
     def __init__(self, objects: Iterable[Any]) -> None:
         self._values: dict[Any, Any] = {}
-        self._held: dict[Any, servers.HeldValues] = {}
+        self._held: dict[Any, remote_state.RemoteSnapshot] = {}
         self.closures: dict[str, Any] = {}
         by_group: dict[Any, list[Any]] = {}
         small: set[Any] = set()
@@ -168,7 +168,7 @@ def check_seen(
     Raises:
         FailedPreconditionError: a server does not see it.
     """
-    by_group: dict[servers.ServerGroup, list[Any]] = {}
+    by_group: dict[remote_state.RemoteState, list[Any]] = {}
     for cell in (cell for obj in objects for cell in _cells(obj)):
         by_group.setdefault(cell.home.group, []).append(cell)
     for group, cells in by_group.items():

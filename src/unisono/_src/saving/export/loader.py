@@ -36,7 +36,7 @@ from unisono._src.saving.format import (
     signed_text,
 )
 from unisono._src.saving.format.manifest import Entry
-from unisono._src.state import servers
+from unisono._src.state import remote_state
 from unisono._src.state.variables import Variable
 
 # The calls out of a program that XLA itself provides: mathematics and placement. Any
@@ -519,7 +519,7 @@ class _Builder:
             return array
         about = item.variable
         # The programs take each variable as one array, so no partitioner may cut it.
-        with ambient.push(colocate=servers.find_home(ambient.current())):
+        with ambient.push(colocate=remote_state.find_home(ambient.current())):
             made = Variable(
                 wide_numbers.as_jax(array, None, f"the variable '{about['name']}'"),
                 about["trainable"],

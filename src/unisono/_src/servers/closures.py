@@ -1,0 +1,255 @@
+"""Closures: scheduled functions as programs that any worker can run."""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import jax
+import numpy as np
+
+from unisono._src.execution import programs, signature
+from unisono._src.execution.traced_function import TracedFunction
+from unisono._src.servers import (
+    additions,
+    closure_queue,
+    lookups,
+    random_keys,
+    server_group,
+)
+from unisono._src.servers.messages import (
+    ClosureProgram,
+    Effect,
+    ExportedStage,
+    Lookup,
+)
+from unisono._src.servers.remote_value import ScheduledValue
+from unisono._src.state import frames, remote_state
+from unisono._src.values import exported
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Shipment:
+    """A traced function in the form that is sent to workers.
+
+    Attributes:
+        program: what a worker runs.
+        local: the cells of the coordinator that the program reads. Their values are
+            the first arguments.
+        outputs: the structure of the result.
+        updates: the bytes of the programs that servers run for it, by key, with the
+            server that needs each.
+    """
+
+    program: ClosureProgram
+    local: tuple[Any, ...]
+    outputs: Any
+    updates: tuple[tuple[int, str, bytes], ...]
+
+
+def ship(
+    found: TracedFunction, shapes: Sequence[Sequence[tuple[Any, ...]]]
+) -> Shipment:
+    """Returns a traced function in the form that is sent to workers.
+
+    Args:
+        found: the trace.
+        shapes: the shapes and types of the arrays of each element that it takes from a
+            dataset.
+
+    Raises:
+        ValueError: the program cannot run in another process; the message says why.
+    """
+    _check_runs_elsewhere(found)
+    found = additions.find(found)
+    # A worker reads the variables of servers itself. Those of the coordinator come with
+    # the arguments. So the program takes first the former, then the latter.
+    remote = [c for c in found.read if c.home is not None]
+    local = [c for c in found.read if c.home is None]
+    order = {c: i for i, c in enumerate([*remote, *local])}
+    places = [order[c] for c in found.read]
+    count, consts = len(places), found.constants.fill_in(())
+    # The first outputs are values of cells of this process, which do not travel.
+    start = len(found.written) + len(found.created)
+
+    def run(*inputs: Any) -> Any:
+        # Random keys travel as numbers.
+        cells = [
+            random_keys.from_numbers(inputs[i], _key_implementation(c))
+            for i, c in zip(places, found.read, strict=True)
+        ]
+        out = jax.core.eval_jaxpr(found.jaxpr, consts, *cells, *inputs[count:])
+        return [random_keys.to_numbers(x) for x in out[start:]]
+
+    # The inputs in the new order, to trace the program with.
+    avals = [v.aval for v in found.jaxpr.invars]
+    given = [avals[places.index(i)] for i in range(count)] + avals[count:]
+    # Traced anew, in the order and with the types that travel.
+    closed = jax.make_jaxpr(run)(*map(_struct, given))
+    stages = tuple(
+        _export(stage, found.name) for stage in lookups.split(closed, found.name)
+    )
+    # A draw changes a random state in the moment in which it is read, so that no two
+    # workers draw the same numbers. All other changes come after the program.
+    draws, later = remote_state.split_draws(found.changes, found.read)
+    effects, updates, operands = _list_effects(later)
+    reads, more = _list_reads(remote, draws)
+    known = found.name, reads, tuple(map(tuple, shapes))
+    # By content: the same function, traced again, is not sent to a worker again.
+    key = exported.digest(stages, effects, *known)
+    program = ClosureProgram(key, *known, stages, effects, operands)
+    return Shipment(program, tuple(local), found.outputs, (*updates, *more))
+
+
+def _export(stage: lookups.Stage, name: str) -> ExportedStage:
+    """Returns a stage with its program as bytes."""
+    program = stage.program
+    data = exported.export(
+        lambda *xs: jax.core.eval_jaxpr(program.jaxpr, program.consts, *xs),
+        [_struct(a) for a in program.in_avals],
+        name,
+    )
+    homes = [c.home for c in stage.cells]
+    return ExportedStage(data, tuple(Lookup(h.servers[0], h.key) for h in homes))
+
+
+def _struct(aval: Any) -> jax.ShapeDtypeStruct:
+    return random_keys.numbers_like(aval)
+
+
+def _key_implementation(cell: Any) -> str | None:
+    """Returns the implementation of a cell's random keys; None for numbers."""
+    if not random_keys.is_key(cell):
+        return None
+    if cell.home is None:
+        return str(jax.random.key_impl(frames.EAGER.whole(cell)))
+    found: str | None = cell.home.group.impl_of(cell)
+    return found
+
+
+def _check_runs_elsewhere(found: TracedFunction) -> None:
+    """Raises `ValueError` if a trace cannot run in another process."""
+    callback = programs.find_callback(found.jaxpr)
+    if callback is not None:
+        raise ValueError(
+            f"The function '{found.name}' calls Python while it runs ({callback}). A "
+            "scheduled function runs in another process, as a compiled program. Take "
+            "jax.debug.print, jax.pure_callback and jax.experimental.io_callback out, "
+            "and return what you want to see."
+        )
+    for cell in found.written:
+        raise ValueError(
+            f"The function '{found.name}' assigns the variable '{cell.name}' (created "
+            f"at {cell.origin}), which was made outside strategy.scope() and lives on "
+            "the coordinator. Create it in the scope, so that a parameter server keeps "
+            "it."
+        )
+
+
+def _list_reads(cells: Sequence[Any], draws: remote_state.Draws) -> Any:
+    """Returns what a program reads from servers, and the programs of its draws."""
+    reads, updates = [], []
+    for cell in cells:
+        server, names = cell.home.servers[0], []
+        for change in draws.get(cell, ()):
+            data = server_group.export_change(change)
+            names.append(exported.digest(data))
+            updates.append((server, names[-1], data))
+        reads.append((server, cell.home.key, tuple(names)))
+    return tuple(reads), tuple(updates)
+
+
+def _list_effects(changes: Sequence[remote_state.Change]) -> Any:
+    """Returns the effects of changes, the servers' programs, and the operands' count.
+
+    Changes that are made while a variable is read have no operands and are left out.
+    """
+    effects, updates, position = [], [], 0
+    for change in changes:
+        # An operation names its operands by their places among all that the program
+        # gives.
+        operands = tuple(range(position, position + len(change.operands)))
+        position += len(operands)
+        keys = remote_state.keys_of(change.cells)
+        reads = remote_state.keys_of(change.reads)
+        name = ""
+        if change.program is not None:
+            data = server_group.export_change(change)
+            name = exported.digest(data)
+            updates += [(s, name, data) for s in change.servers]
+        effects += [
+            Effect(
+                s, change.kind, keys, operands, name, reads, change.sparse, change.rows
+            )
+            for s in change.servers
+        ]
+    return tuple(effects), tuple(updates), position
+
+
+@final
+class Closure:
+    """One scheduled call of a function.
+
+    Args:
+        shipment: its program.
+        arguments: the arrays of its arguments.
+        sources: the iterators that its elements come from. It keeps them: workers let
+            their own go when nobody has these.
+        number: tells closures apart if its changes must be made only once; else None.
+        retrace: returns the shipment for elements of other shapes.
+        remote: receives the result. If the caller has let go of it by then, the result
+            is dropped.
+    """
+
+    def __init__(
+        self,
+        shipment: Shipment,
+        arguments: Sequence[np.ndarray],
+        sources: Sequence[Any],
+        number: int | None,
+        retrace: Callable[[Any], Shipment],
+        remote: ScheduledValue[Any],
+    ) -> None:
+        self.shipment = shipment
+        self.arguments = arguments
+        self._sources = sources
+        self.number = number
+        self.retrace = retrace
+        # Weak: nobody needs a result whose handle the caller has dropped.
+        self._remote = weakref.ref(remote)
+
+    @property
+    def feeds(self) -> list[int]:
+        """The workers' resources that its elements come from, in order."""
+        return [source.number for source in self._sources]
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return self.shipment.program.name
+
+    def succeed(self, arrays: Sequence[np.ndarray]) -> None:
+        """Gives the caller's handle the result of the call."""
+        remote = self._remote()
+        if remote is not None:
+            outputs = self.shipment.outputs
+            remote.succeed(lambda: signature.rebuild(outputs, iter(arrays)))
+
+    def fail(self, error: BaseException) -> None:
+        """Sets the error that `fetch` raises."""
+        remote = self._remote()
+        if remote is not None:
+            remote.fail(error)
+
+    def cancel(self) -> None:
+        """Sets the error of a closure that does not run."""
+        self.fail(closure_queue.cancelled_error())
+
+
+def local_values(shipment: Shipment) -> list[np.ndarray]:
+    """Returns the values of the coordinator's own variables that a program reads."""
+    found = (frames.EAGER.whole(c) for c in shipment.local)
+    return [np.asarray(random_keys.to_numbers(x)) for x in found]

@@ -1,0 +1,370 @@
+"""`ClusterCoordinator`: gives functions to the workers of a strategy."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, final, overload
+
+import jax
+import numpy as np
+
+from unisono._src.execution import (
+    call_tracing,
+    concrete_function,
+    function,
+    host_inputs,
+)
+from unisono._src.foundation import ambient, nest
+from unisono._src.foundation.public_names import publish
+from unisono._src.input.plan import elements
+from unisono._src.servers import (
+    closures,
+    parameter_server,
+    per_worker,
+    worker,
+    worker_data,
+)
+from unisono._src.servers.closure_queue import ClosureQueue
+from unisono._src.servers.parameter_server import ParameterServerStrategy
+from unisono._src.servers.remote_value import RemoteValue, ScheduledValue
+from unisono._src.servers.resources import ClosureInputError, Resources
+from unisono._src.servers.server_recovery import ServerRecovery
+from unisono._src.servers.worker_runner import WorkerRunner
+
+_R = TypeVar("_R")
+
+
+@final
+class _OnePerStrategy(type):
+    """Makes a call of `ClusterCoordinator` return the one of the strategy."""
+
+    def __call__(cls, strategy: ParameterServerStrategy) -> Any:
+        if not isinstance(strategy, ParameterServerStrategy):
+            raise ValueError(
+                "Only `tf.distribute.experimental.ParameterServerStrategy` is "
+                "supported to work with `ClusterCoordinator` currently, received "
+                f"{strategy!r}."
+            )
+        cluster = parameter_server.cluster_of(strategy)
+        if cluster.coordinator is None:
+            cluster.coordinator = super().__call__(strategy)
+        return cluster.coordinator
+
+
+# The program's thread traces a function and puts a closure into the queue. For each
+# worker a thread takes closures from it, calls the worker, waits, and gives the result
+# to the `RemoteValue`. Servers are called by all these threads.
+class ClusterCoordinator(metaclass=_OnePerStrategy):
+    """Schedules functions on the workers of a `ParameterServerStrategy`.
+
+    There is one for each strategy: calling the class again returns the same object.
+
+    Args:
+        strategy: the strategy.
+
+    Raises:
+        ValueError: `strategy` is no `ParameterServerStrategy`.
+
+    >>> import unisono
+    >>> cluster = {"worker": ["a:1", "b:1"], "ps": ["c:1"]}
+    >>> resolver = unisono.distribute.cluster_resolver.SimpleClusterResolver(
+    ...     unisono.train.ClusterSpec(cluster)
+    ... )
+    >>> strategy = unisono.distribute.ParameterServerStrategy(
+    ...     resolver, carrier="threads"
+    ... )
+    >>> coordinator = ClusterCoordinator(strategy)
+    >>> with strategy.scope():
+    ...     total = unisono.Variable(0)
+    >>> @unisono.function
+    ... def add(x):
+    ...     total.assign_add(x)
+    >>> for _ in range(10):
+    ...     result = coordinator.schedule(add, args=(2,))
+    >>> coordinator.join()
+    >>> int(total.numpy()), coordinator.done()
+    (20, True)
+    >>> strategy.shutdown()
+    """
+
+    def __init__(self, strategy: ParameterServerStrategy) -> None:
+        # Weak, because the strategy has its coordinator.
+        self._strategy = weakref.ref(strategy)
+        cluster = parameter_server.cluster_of(strategy)
+        carrier, servers = cluster.carrier, cluster.servers
+        self._is_synchronous = carrier.is_synchronous
+        self._queue = ClosureQueue()
+        self._resources = Resources(carrier, cluster.workers)
+        recovery = ServerRecovery(servers, cluster.restore_from)
+        parts = self._queue, self._resources, recovery
+        self._runners = cluster.runners = [
+            WorkerRunner(i, carrier, servers, *parts) for i in range(cluster.workers)
+        ]
+        # By the id of the trace. The trace is kept too, so that no other gets its id.
+        self._shipments: dict[int, tuple[Any, closures.Shipment]] = {}
+        self._numbers = itertools.count()
+        self._turns = itertools.cycle(self._runners)
+        # Tracing changes state of functions and of JAX: one thread at a time.
+        self._tracing = threading.RLock()
+        self._threads: list[threading.Thread] = []
+        if not self._is_synchronous:
+            self._threads = [_start(runner) for runner in self._runners]
+        # A function, not a method, which would keep this object alive.
+        self._close = weakref.finalize(
+            self, _close, self._queue, self._runners, self._threads
+        )
+        cluster.cancel_waiting = functools.partial(
+            _cancel_waiting, self._queue, self._runners
+        )
+        cluster.close = self._close
+
+    @property
+    def strategy(self) -> ParameterServerStrategy:
+        """The strategy whose workers this coordinator gives work to."""
+        found = self._strategy()
+        assert found is not None
+        return found
+
+    def schedule(
+        self,
+        fn: Callable[..., _R],
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        exactly_once: bool = False,
+    ) -> RemoteValue[_R]:
+        """Lets a worker run a function, and returns at once.
+
+        The function is traced here, in the strategy's scope, and travels as a compiled
+        program. It runs at least once: if its worker is lost, another one runs it.
+
+        Args:
+            fn: a `unisono.function`.
+            args: its positional arguments. A worker gets its own component of a
+                per-worker value.
+            kwargs: its keyword arguments.
+            exactly_once: whether the changes that the function makes to variables are
+                made once, however often it runs.
+
+        Returns:
+            A handle of the result, which a worker computes later.
+
+        Raises:
+            TypeError: `fn` is a Python function, or `args` is no tuple or list.
+            ValueError: `fn` cannot be called, an argument is a `RemoteValue`, or the
+                function cannot run in another process.
+            Exception: the first error of a function that was scheduled before. This one
+                is then cancelled.
+        """
+        _check_function(fn)
+        given, named = _check_arguments(args, kwargs)
+        remote: ScheduledValue[_R] = ScheduledValue()
+        try:
+            closure = self._make_closure(fn, given, named, remote, exactly_once)
+        except (ClosureInputError, host_inputs.EndOfSequenceError) as error:
+            # Errors of a worker's dataset come from the next call, as in TensorFlow.
+            remote.fail(error)
+            self._queue.fail(error)
+            return remote
+        self._queue.put(closure)
+        # A closure whose worker is lost is put back, and the next worker runs it.
+        while self._is_synchronous and self._queue.has_waiting():
+            next(self._turns).run(self._queue.get())
+        return remote
+
+    def _make_closure(
+        self,
+        fn: Any,
+        args: Any,
+        kwargs: Any,
+        remote: ScheduledValue[Any],
+        is_once: bool,
+    ) -> closures.Closure:
+        def retrace(shapes: Any) -> closures.Shipment:
+            found: closures.Shipment = self._ship(fn, args, kwargs, shapes)[0]
+            return found
+
+        # The plan keeps the iterators: workers let theirs go when these are garbage.
+        shipment, leaves, plan = self._ship(fn, args, kwargs, None)
+        number = next(self._numbers) if is_once else None
+        arrays = [np.asarray(x) for x in leaves]
+        return closures.Closure(shipment, arrays, plan, number, retrace, remote)
+
+    def _ship(self, fn: Any, args: Any, kwargs: Any, shapes: Any) -> Any:
+        """Traces a call.
+
+        Returns:
+            What travels; the arrays of the arguments; and the iterators.
+        """
+        compiled = function.find_compiled(fn, None) or fn
+        # The number of the worker is not known yet: it is an input of the program.
+        mark = ambient.push(worker=worker.INDEX)
+        with self._tracing, self.strategy.scope(), mark:
+            if shapes is not None:
+                self._expect(compiled, args, kwargs, shapes)
+            found, leaves, plan, taken = call_tracing.trace_call(compiled, args, kwargs)
+            known = self._shipments.get(id(found))
+            if known is not None:
+                return known[1], leaves, plan
+            described = [worker.describe(arrays) for arrays in taken]
+            made = closures.ship(found, described)
+            self._shipments[id(found)] = (found, made)
+            return made, leaves, plan
+
+    def _expect(self, compiled: Any, args: Any, kwargs: Any, shapes: Any) -> None:
+        """Sets the shapes of the elements that iterators give to the next trace."""
+        # The first trace only tells which iterators the function uses.
+        _, _, plan, _ = call_tracing.trace_call(compiled, args, kwargs)
+        for source, wanted in zip(plan, shapes, strict=True):
+            if isinstance(source, per_worker.PerWorkerIterator):
+                source.shapes = wanted
+
+    def join(self) -> None:
+        """Waits until all scheduled functions have ended.
+
+        Raises:
+            Exception: the first error of one of them. What was scheduled and has not
+                run is cancelled; then the coordinator can be used again.
+        """
+        self._queue.wait()
+
+    def done(self) -> bool:
+        """Whether all scheduled functions have ended; raises as `join` does."""
+        return self._queue.is_done()
+
+    @overload
+    def fetch(self, val: RemoteValue[_R]) -> _R: ...
+
+    @overload
+    def fetch(self, val: list[Any]) -> list[Any]: ...
+
+    @overload
+    def fetch(self, val: Any) -> Any: ...
+
+    def fetch(self, val: Any) -> Any:
+        """Returns a structure with the content of each `RemoteValue` in it.
+
+        Args:
+            val: a `RemoteValue`, or a nested structure; other values stay.
+
+        Raises:
+            Exception: as `RemoteValue.fetch` does.
+        """
+        return nest.map_structure(
+            lambda x: x.fetch() if isinstance(x, RemoteValue) else x, val
+        )
+
+    def create_per_worker_dataset(
+        self, dataset_fn: object
+    ) -> per_worker.PerWorkerDataset:
+        """Returns a dataset that each worker makes for itself.
+
+        Args:
+            dataset_fn: a function without arguments that returns a dataset, a dataset,
+                or what the strategy has made of one.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        kinds = (worker_data.WorkerBatches, worker_data.WorkerFunction)
+        is_dataset = isinstance(dataset_fn, kinds) or elements.is_dataset(dataset_fn)
+        if not (is_dataset or callable(dataset_fn)):
+            raise ValueError(
+                f"Unexpected dataset type! Received {dataset_fn!r}. Give a dataset, or "
+                "a function without arguments that returns one."
+            )
+        return per_worker.PerWorkerDataset(
+            dataset_fn, self._resources, len(self._runners)
+        )
+
+
+def _start(runner: WorkerRunner) -> threading.Thread:
+    """Starts the thread that gives closures to a worker."""
+    made = threading.Thread(
+        target=runner.serve, name=f"unisono coordinator {runner.index}", daemon=True
+    )
+    made.start()
+    return made
+
+
+def _cancel_waiting(queue: ClosureQueue, runners: Any) -> None:
+    """Cancels closures that wait; no other one starts."""
+    for runner in runners:
+        runner.is_stopped.set()
+    queue.close()
+
+
+def _close(queue: ClosureQueue, runners: Any, threads: list[threading.Thread]) -> None:
+    """Ends the threads of a coordinator that is gone."""
+    _cancel_waiting(queue, runners)
+    for thread in threads:
+        if thread is not threading.current_thread():
+            thread.join()
+
+
+def _check_function(fn: Any) -> None:
+    """Raises unless `fn` can be scheduled."""
+    if not callable(fn):
+        raise ValueError(f"Only callable functions can be scheduled, received {fn!r}.")
+    if not isinstance(fn, (*function.COMPILED, concrete_function.ConcreteFunction)):
+        raise TypeError(
+            "`tf.distribute.coordinator.ClusterCoordinator.schedule` only accepts a "
+            f"`tf.function` or a concrete function. Received {fn!r}; write "
+            "unisono.function(fn)."
+        )
+
+
+def _check_arguments(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Returns the arguments of a scheduled function.
+
+    Raises:
+        TypeError: they are no tuple or list, or no dictionary.
+        ValueError: one of them is a result that is not there yet.
+    """
+    args, kwargs = () if args is None else args, {} if kwargs is None else kwargs
+    if not isinstance(args, (tuple, list)) or not isinstance(kwargs, Mapping):
+        raise TypeError(
+            "schedule takes the function's arguments as args=(x, …), a tuple or list, "
+            f"and kwargs={{'name': x, …}}, a dictionary; received args={args!r} and "
+            f"kwargs={kwargs!r}."
+        )
+    for x in nest.leaves((args, kwargs)):
+        if isinstance(x, RemoteValue):
+            raise ValueError(
+                "`tf.distribute.experimental.coordinator.RemoteValue` should not be "
+                "used as an argument of a scheduled function; pass its fetch()."
+            )
+    return tuple(args), dict(kwargs)
+
+
+def experimental_get_current_worker_index() -> jax.Array | int:
+    """Returns the number of the worker that runs the function.
+
+    Call it in a scheduled function, where it is known when the function runs, or in the
+    function of a per-worker dataset.
+
+    Raises:
+        RuntimeError: called elsewhere.
+    """
+    frame = ambient.current()
+    if frame.worker == worker.INDEX:
+        found: jax.Array = host_inputs.take(frame.state, worker_data.NUMBER)
+        return found
+    if frame.worker is not None:
+        return frame.worker
+    raise RuntimeError(
+        "Cannot retrieve the worker index. `get_worker_index` should only be called "
+        "from within a function that is given to ClusterCoordinator.schedule, or to "
+        "create_per_worker_dataset."
+    )
+
+
+publish(
+    "unisono.distribute.coordinator",
+    ClusterCoordinator,
+    experimental_get_current_worker_index,
+)
