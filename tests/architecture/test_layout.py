@@ -72,25 +72,19 @@ def test_unit_tests_stand_where_the_modules_stand_that_they_test():
     )
 
 
-# Class names that occur more than once, and why.
-SHARED_NAMES: dict[str, str] = {}
-
-
-def test_no_two_classes_have_the_same_name():
+def test_no_two_classes_of_a_room_have_the_same_name():
     places = collections.defaultdict(list)
     for source in sources.all_sources():
+        room = source.path.relative_to(sources.PACKAGE).parts[:2]
         for node in ast.walk(source.tree):
             if isinstance(node, ast.ClassDef):
-                name = node.name.lstrip("_")
+                name = room, node.name.lstrip("_")
                 places[name].append(f"{source.name}:{node.lineno}")
-    shared = {name: where for name, where in places.items() if len(where) > 1}
-    unexpected = {name: shared[name] for name in shared.keys() - SHARED_NAMES.keys()}
-    assert not unexpected, (
-        "expected each class to have a name of its own, a leading underscore left "
-        f"out, received {unexpected}; name each after what it is."
+    shared = {name: where for (_, name), where in places.items() if len(where) > 1}
+    assert not shared, (
+        "expected each class to have a name of its own in its room, a leading "
+        f"underscore left out, received {shared}; name each after what it is."
     )
-    stale = SHARED_NAMES.keys() - shared.keys()
-    assert not stale, f"only one class is called {sorted(stale)}: take it out."
 
 
 def test_no_function_is_longer_than_its_budget():
