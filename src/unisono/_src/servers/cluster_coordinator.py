@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, final, overload
 
 import jax
@@ -105,7 +106,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
             WorkerRunner(i, carrier, servers, *parts) for i in range(cluster.workers)
         ]
         # By the id of the trace. The trace is kept too, so that no other gets its id.
-        self._shipments: dict[int, tuple[Any, closures.Shipment]] = {}
+        self._shipments: dict[int, tuple[Any, closures.ExportedFunction]] = {}
         self._numbers = itertools.count()
         self._turns = itertools.cycle(self._runners)
         # Tracing changes state of functions and of JAX: one thread at a time.
@@ -184,8 +185,8 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         remote: ScheduledValue[Any],
         is_once: bool,
     ) -> closures.Closure:
-        def retrace(shapes: Any) -> closures.Shipment:
-            found: closures.Shipment = self._ship(fn, args, kwargs, shapes)[0]
+        def retrace(shapes: Any) -> closures.ExportedFunction:
+            found: closures.ExportedFunction = self._ship(fn, args, kwargs, shapes)[0]
             return found
 
         # The plan keeps the iterators: workers let theirs go when these are garbage.
@@ -211,7 +212,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
             if known is not None:
                 return known[1], leaves, plan
             described = [worker.describe(arrays) for arrays in taken]
-            made = closures.ship(found, described)
+            made = closures.export_function(found, described)
             self._shipments[id(found)] = (found, made)
             return made, leaves, plan
 
@@ -363,8 +364,43 @@ def experimental_get_current_worker_index() -> jax.Array | int:
     )
 
 
+@contextlib.contextmanager
+def cache_variable_reads() -> Iterator[None]:
+    """Lets each variable on a parameter server be read once in a block.
+
+    The first value that is read is kept until the block ends, whatever is assigned in
+    between. It holds for functions that are traced in the block, too: put it inside a
+    scheduled function, or around the call of `schedule`.
+
+    Raises:
+        ValueError: one such block is inside another.
+
+    >>> import unisono
+    >>> cluster = unisono.train.ClusterSpec({"worker": ["a:1"], "ps": ["b:1"]})
+    >>> strategy = unisono.distribute.ParameterServerStrategy(
+    ...     unisono.distribute.cluster_resolver.SimpleClusterResolver(cluster),
+    ...     carrier="threads",
+    ... )
+    >>> with strategy.scope():
+    ...     v = unisono.Variable(1.0)
+    >>> with cache_variable_reads():
+    ...     first = float(v.value())
+    ...     v.assign(5.0, read_value=False)
+    ...     first, float(v.value())
+    (1.0, 1.0)
+    >>> float(v.value())
+    5.0
+    >>> strategy.shutdown()
+    """
+    if ambient.current().reads is not None:
+        raise ValueError("cache_variable_reads scope cannot be nested")
+    with ambient.push(reads={}):
+        yield
+
+
 publish(
     "unisono.distribute.coordinator",
     ClusterCoordinator,
+    cache_variable_reads,
     experimental_get_current_worker_index,
 )
