@@ -308,8 +308,7 @@ class Closure:
         """Gives the caller's handle the result of the call."""
         remote = self._remote()
         if remote is not None:
-            outputs = self.shipment.outputs
-            remote.succeed(lambda: signature.rebuild(outputs, iter(arrays)))
+            remote.succeed(signature.rebuild(self.shipment.outputs, iter(arrays)))
 
     def fail(self, error: BaseException) -> None:
         """Sets the error that `fetch` raises."""

@@ -24,9 +24,9 @@ from unisono._src.foundation.public_names import publish
 from unisono._src.input.plan import elements
 from unisono._src.servers import (
     closures,
+    messages,
     parameter_server,
     per_worker,
-    worker,
     worker_data,
 )
 from unisono._src.servers.closure_queue import ClosureQueue
@@ -201,25 +201,24 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         Returns:
             What travels; the arrays of the arguments; and the iterators.
         """
-        compiled = function.find_compiled(fn, None) or fn
         # The number of the worker is not known yet: it is an input of the program.
-        mark = ambient.push(worker=worker.INDEX)
+        mark = ambient.push(worker=messages.INDEX)
         with self._tracing, self.strategy.scope(), mark:
             if shapes is not None:
-                self._expect(compiled, args, kwargs, shapes)
-            found, leaves, plan, taken = call_tracing.trace_call(compiled, args, kwargs)
+                self._expect(fn, args, kwargs, shapes)
+            found, leaves, plan, taken = call_tracing.trace_call(fn, args, kwargs)
             known = self._shipments.get(id(found))
             if known is not None:
                 return known[1], leaves, plan
-            described = [worker.describe(arrays) for arrays in taken]
+            described = [messages.describe_arrays(arrays) for arrays in taken]
             made = closures.export_function(found, described)
             self._shipments[id(found)] = (found, made)
             return made, leaves, plan
 
-    def _expect(self, compiled: Any, args: Any, kwargs: Any, shapes: Any) -> None:
+    def _expect(self, fn: Any, args: Any, kwargs: Any, shapes: Any) -> None:
         """Sets the shapes of the elements that iterators give to the next trace."""
         # The first trace only tells which iterators the function uses.
-        _, _, plan, _ = call_tracing.trace_call(compiled, args, kwargs)
+        _, _, plan, _ = call_tracing.trace_call(fn, args, kwargs)
         for source, wanted in zip(plan, shapes, strict=True):
             if isinstance(source, per_worker.PerWorkerIterator):
                 source.shapes = wanted
@@ -352,7 +351,7 @@ def experimental_get_current_worker_index() -> jax.Array | int:
         RuntimeError: called elsewhere.
     """
     frame = ambient.current()
-    if frame.worker == worker.INDEX:
+    if frame.worker == messages.INDEX:
         found: jax.Array = host_inputs.take(frame.state, worker_data.NUMBER)
         return found
     if frame.worker is not None:

@@ -14,6 +14,7 @@ from unisono._src.foundation import ambient, errors
 from unisono._src.servers import wanted_rows
 from unisono._src.servers.carrier import Handle
 from unisono._src.servers.messages import (
+    INDEX,
     OWN,
     ClosureProgram,
     Effect,
@@ -22,11 +23,10 @@ from unisono._src.servers.messages import (
     OtherShapes,
     Outcome,
     Request,
+    describe_arrays,
 )
 from unisono._src.values import exported
 
-# The resource that stands for the worker's own number.
-INDEX = -1
 # Larger changes are sent at once, so that servers work while the worker computes.
 _MAX_BYTES = 1 << 22
 
@@ -257,7 +257,7 @@ class Worker:
             # Only the arrays count: the program has the structure of the element.
             signature.flatten(element, flat, None)
             found.append([np.asarray(x) for x in flat])
-        shapes = tuple(describe(arrays) for arrays in found)
+        shapes = tuple(describe_arrays(arrays) for arrays in found)
         if shapes != program.shapes:
             return OtherShapes(shapes)
         return [x for arrays in found for x in arrays]
@@ -331,8 +331,3 @@ class Worker:
         ]
         for call in calls:
             call.result()
-
-
-def describe(arrays: Sequence[Any]) -> tuple[tuple[Any, ...], ...]:
-    """Returns the shapes and types of arrays, as plain data."""
-    return tuple((x.shape, str(jax.dtypes.canonicalize_dtype(x.dtype))) for x in arrays)
