@@ -332,7 +332,7 @@ def _count_in_servers() -> None:
     """Lets the processes of servers count what they receive and send."""
     from unisono._src.servers.ray import actors, packing
 
-    class Counting(actors.Host):  # type: ignore[misc]
+    class Counting(actors.TaskActor):  # type: ignore[misc]
         moved = (0, 0)
 
         def carry(self, method: str, args: Any, place: Any, reply: Any) -> Any:
@@ -346,7 +346,7 @@ def _count_in_servers() -> None:
             self.moved = tuple(map(sum, zip(*each, strict=True)))
             return answer
 
-    actors.Host = Counting  # type: ignore[misc]
+    actors.TaskActor = Counting  # type: ignore[misc]
 
 
 def _make_table(strategy: Any, shape: tuple[int, int], is_new: bool) -> Any:

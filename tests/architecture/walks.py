@@ -175,6 +175,90 @@ def save(strategy, directory):
     checkpoint.restore(path).assert_consumed()
 
 
+def differentiate(strategy):
+    """Computes gradients by a tape, of variables of unisono and of Keras."""
+    import keras
+
+    with strategy.scope():
+        weight = uni.Variable(jnp.ones(2))
+        dense = keras.layers.Dense(1)
+        dense.build((None, 2))
+
+    def replica_fn():
+        with uni.GradientTape() as tape:
+            loss = jnp.sum(dense(weight.value()[None]))
+        return tape.gradient(loss, [weight, dense.kernel])
+
+    strategy.run(replica_fn)
+    strategy.run(uni.function(replica_fn))
+    with uni.GradientTape() as tape:
+        loss = jnp.sum(weight * weight)
+    return tape.gradient(loss, weight)
+
+
+def fit(strategy):
+    """Trains a model of Keras, of which one was made outside the scope."""
+    import keras
+
+    rows = np.zeros((8, 2), np.float32)
+    outside = keras.Sequential([keras.layers.Dense(1)])
+    outside.build((None, 2))
+    strategy.adopt(outside)
+    with strategy.scope():
+        model = keras.Sequential([outside, keras.layers.Dense(1)])
+        model.compile("adam", "mse")
+    model.fit(rows, rows[:, :1], batch_size=4, verbose=0)
+    return model.evaluate(rows, rows[:, :1], verbose=0)
+
+
+def make_cluster():
+    """Returns a strategy with servers and workers that run in this thread."""
+    cluster = uni.train.ClusterSpec({"worker": ["a:1"], "ps": ["b:1", "c:1"]})
+    return uni.distribute.ParameterServerStrategy(
+        uni.distribute.cluster_resolver.SimpleClusterResolver(cluster),
+        # In this thread, which the profiler watches.
+        carrier=uni.distribute.coordinator.ThreadCarrier(synchronous=True),
+    )
+
+
+def make_closure(strategy):
+    """Returns a function that schedules a function and waits for its result."""
+    coordinator = uni.distribute.coordinator.ClusterCoordinator(strategy)
+    with strategy.scope():
+        total = uni.Variable(jnp.zeros(2))
+    add = uni.function(total.assign_add)
+    return lambda: coordinator.schedule(add, args=(jnp.ones(2),)).fetch()
+
+
+def schedule(directory):
+    """Lets servers update variables, by closures and by Keras, and saves them."""
+    import keras
+    import optax
+
+    strategy = make_cluster()
+    coordinator = uni.distribute.coordinator.ClusterCoordinator(strategy)
+    with strategy.scope():
+        table = uni.Variable(jnp.ones((4, 2)))
+        optimizer = uni.optimizers.Optimizer(optax.adagrad(0.1), [table])
+        model = keras.Sequential([keras.layers.Dense(1)])
+        model.compile("adam", "mse")
+
+    @uni.function
+    def step():
+        with uni.GradientTape() as tape:
+            loss = jnp.sum(uni.nn.embedding_lookup(table, jnp.array([1, 2])))
+        optimizer.apply_gradients([(tape.gradient(loss, table), table)])
+        return loss
+
+    coordinator.schedule(step).fetch()
+    step()
+    rows = np.zeros((8, 2), np.float32)
+    model.fit(rows, rows[:, :1], batch_size=4, steps_per_epoch=2, verbose=0)
+    checkpoint = uni.train.Checkpoint(table=table, optimizer=optimizer)
+    checkpoint.restore(checkpoint.save(directory / "s"))
+    strategy.shutdown()
+
+
 def everyday():
     """Returns the walks that users repeat, by name, as functions without arguments."""
     strategy, one = mirrored(2), jnp.ones(2)
@@ -214,6 +298,7 @@ def everyday():
         "scope": inside(lambda: None),
         "scope with a new variable": inside(create),
         "next batch of rows": lambda: next(iterator),
+        "closure": make_closure(make_cluster()),
     }
 
 

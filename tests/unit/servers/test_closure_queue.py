@@ -83,3 +83,27 @@ def test_a_closure_whose_worker_is_lost_while_others_are_cancelled_is_cancelled(
     queue.put_back(lost)
     joined.join()
     assert lost.is_cancelled and queue.is_done()
+
+
+def test_closures_of_a_lost_worker_run_next_and_in_their_old_order():
+    queue = closure_queue.ClosureQueue()
+    made = [Closure() for _ in range(4)]
+    for closure in made:
+        queue.put(closure)
+    lost = [queue.get() for _ in range(3)]
+    queue.put_back(*lost)
+    assert [queue.get() for _ in made] == made
+
+
+def test_a_worker_takes_at_most_half_of_its_share_of_what_waits():
+    queue = closure_queue.ClosureQueue()
+    made = [Closure() for _ in range(13)]
+    for closure in made:
+        queue.put(closure)
+    assert queue.get() is made[0]
+    # Of the twelve that wait three are half a share for two workers.
+    assert queue.get_more(100, share=2) == made[1:4]
+    # As many as were asked for, if that is less.
+    assert queue.get_more(1, share=2) == made[4:5]
+    assert queue.get_more(100, share=5) == []
+    assert queue.get() is made[5]

@@ -9,7 +9,7 @@ import pytest
 
 import unisono
 from tests.unit.servers import clusters
-from unisono._src.servers import waiting
+from unisono._src.servers import carrier
 from unisono.distribute import coordinator as api
 
 pytestmark = pytest.mark.feature("T06")
@@ -204,7 +204,7 @@ class Absent:
 
 
 def test_join_waits_while_all_workers_are_gone_and_variables_can_be_read(monkeypatch):
-    assert waiting.PATIENCE == 3600
+    assert carrier.PATIENCE == 3600
     group = Absent(monkeypatch)
     with clusters.cluster(carrier=group.carrier) as (strategy, coordinator):
         group.is_there.clear()

@@ -443,7 +443,7 @@ class Function(Generic[_P, _R_co]):
         if self.input_signature is not None:
             args, kwargs = self._apply_signature(args, kwargs)
         program, given, origin = self._program_of(args, kwargs)
-        return program.trace_for(programs.aval_key(given)), *origin
+        return program.trace_for(given), *origin
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """Return the function for arguments of certain shapes, types and values.
@@ -480,7 +480,7 @@ class Function(Generic[_P, _R_co]):
             for size in concrete_function.sizes_of(list(given)):
                 called = concrete_function.placeholders(given, size)
                 program, arrays, _ = self._program_of(*called)
-                traces.append(program.trace_for(programs.aval_key(arrays)))
+                traces.append(program.trace_for(arrays))
             made = concrete_function.ConcreteFunction(
                 self._call_compiled, self._parameters, given, traces
             )

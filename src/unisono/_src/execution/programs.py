@@ -186,9 +186,10 @@ class Program:
         """Whether the program was traced for the shapes in `key` (see `aval_key`)."""
         return key in self._traces
 
-    def trace_for(self, key: Any) -> TracedFunction:
-        """Return the trace for the shapes in `key` (see `aval_key`)."""
-        return self._traces[key]
+    def trace_for(self, arrays: Sequence[Any]) -> TracedFunction:
+        """Return the trace for arrays of these shapes, which the program serves."""
+        traces = list(self._traces.values())
+        return traces[0] if len(traces) == 1 else self._traces[aval_key(arrays)]
 
     def add(self, key: Any, found: TracedFunction) -> None:
         """Add a trace, so that the program serves calls with the shapes in `key`."""

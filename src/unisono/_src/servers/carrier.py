@@ -9,13 +9,22 @@ these, and the named tuples of `messages`. Dataset functions are the one excepti
 from __future__ import annotations
 
 import abc
+import concurrent.futures
+import logging
 from concurrent.futures import Future
 from typing import Any
 
 from unisono._src.cluster.cluster_tasks import ClusterSpec
+from unisono._src.foundation import errors
 from unisono._src.foundation.public_names import publish
 
+_log = logging.getLogger("unisono")
+
 SERVER, WORKER = "ps", "worker"
+# Seconds; TensorFlow waits as long for a worker that was lost.
+PATIENCE = 3600.0
+# Seconds after which a warning says, once, which task has not answered.
+_NEWS = 60.0
 
 
 class Handle(abc.ABC):
@@ -103,6 +112,37 @@ class Carrier(abc.ABC):
     @abc.abstractmethod
     def stop(self) -> None:
         """Ends all servers and workers, and all that was started for them."""
+
+
+def wait(call: Future[Any], kind: str, index: int, what: str) -> Any:
+    """Returns the result of a call, or raises its error.
+
+    Args:
+        call: the call.
+        kind: the kind of the task that was called.
+        index: the number of that task.
+        what: what the task was asked to do, for messages.
+
+    Raises:
+        UnavailableError: it has not answered for an hour, or is gone.
+    """
+    try:
+        return call.result(_NEWS)
+    except concurrent.futures.TimeoutError:
+        # The error of the call itself, or a result that came as the wait ended.
+        if call.done():
+            return call.result()
+    _log.warning("The %s %d has not answered for %d s: %s.", kind, index, _NEWS, what)
+    try:
+        return call.result(PATIENCE - _NEWS)
+    except concurrent.futures.TimeoutError:
+        if call.done():
+            return call.result()
+        raise errors.UnavailableError(
+            f"The {kind} {index} has not answered for {PATIENCE:.0f} s: {what}.",
+            kind,
+            index,
+        ) from None
 
 
 publish("unisono.distribute.coordinator", Carrier, Handle)

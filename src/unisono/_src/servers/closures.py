@@ -10,10 +10,9 @@ from typing import Any, final
 import jax
 import numpy as np
 
-from unisono._src.execution import programs, signature
+from unisono._src.execution import programs, replica_invariance, signature
 from unisono._src.execution.traced_function import TracedFunction
 from unisono._src.servers import (
-    additions,
     closure_queue,
     lookups,
     random_keys,
@@ -29,10 +28,17 @@ from unisono._src.servers.remote_value import ScheduledValue
 from unisono._src.state import frames, remote_state
 from unisono._src.values import exported
 
+# `add_any` is the sum that JAX makes of gradients.
+_SUMS = ("add", "add_any")
+# A change that changes nothing.
+_NOTHING = ""
+# Primitives whose result is their operand.
+_SAME = ("stop_gradient", "copy", "copy_p")
+
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Shipment:
+class ExportedFunction:
     """A traced function in the form that is sent to workers.
 
     Attributes:
@@ -50,9 +56,9 @@ class Shipment:
     updates: tuple[tuple[int, str, bytes], ...]
 
 
-def ship(
+def export_function(
     found: TracedFunction, shapes: Sequence[Sequence[tuple[Any, ...]]]
-) -> Shipment:
+) -> ExportedFunction:
     """Returns a traced function in the form that is sent to workers.
 
     Args:
@@ -64,7 +70,7 @@ def ship(
         ValueError: the program cannot run in another process; the message says why.
     """
     _check_runs_elsewhere(found)
-    found = additions.find(found)
+    found = _find_additions(found)
     # A worker reads the variables of servers itself. Those of the coordinator come with
     # the arguments. So the program takes first the former, then the latter.
     remote = [c for c in found.read if c.home is not None]
@@ -101,7 +107,7 @@ def ship(
     # By content: the same function, traced again, is not sent to a worker again.
     key = exported.digest(stages, effects, *known)
     program = ClosureProgram(key, *known, stages, effects, operands)
-    return Shipment(program, tuple(local), found.outputs, (*updates, *more))
+    return ExportedFunction(program, tuple(local), found.outputs, (*updates, *more))
 
 
 def _export(stage: lookups.Stage, name: str) -> ExportedStage:
@@ -189,6 +195,73 @@ def _list_effects(changes: Sequence[remote_state.Change]) -> Any:
     return tuple(effects), tuple(updates), position
 
 
+def _find_additions(found: TracedFunction) -> TracedFunction:
+    """Returns a trace in which servers add where the program assigns a sum.
+
+    A sum such as ``v.assign(v + x)`` is computed from a value that other workers may
+    have changed since it was read. If the server adds instead, nothing is lost. Metrics
+    of Keras and Flax are written this way. A value that is assigned as it was read is
+    not sent at all: transformations of Flax do so with all variables of a model.
+
+    Args:
+        found: the trace, whose variables are on servers.
+    """
+    jaxpr = found.jaxpr
+    made_by = {v: e for e in jaxpr.eqns for v in e.outvars}
+    # The value of each cell as the program has it; unknown after other changes.
+    current = dict(zip(found.read, jaxpr.invars, strict=False))
+    place = len(found.written) + len(found.created)
+    outvars, changes = list(jaxpr.outvars[:place]), []
+    for change in found.changes:
+        end = place + len(change.operands)
+        operands, new = jaxpr.outvars[place:end], None
+        if change.kind == "assign":
+            (new,), (cell,) = operands, change.cells
+            kind, term = _find_term(new, current.get(cell), made_by)
+            change = dataclasses.replace(change, kind=kind)
+            # The program gives the term; the compiler drops a sum that nobody uses.
+            operands = [term]
+        for cell in change.cells:
+            current[cell] = new
+        if change.kind != _NOTHING:
+            outvars += operands
+            changes.append(change)
+        place = end
+    outvars += jaxpr.outvars[place:]
+    return dataclasses.replace(
+        found, jaxpr=jaxpr.replace(outvars=outvars), changes=changes
+    )
+
+
+def _find_term(new: Any, old: Any, made_by: dict[Any, Any]) -> tuple[str, Any]:
+    """Returns the kind of a change that gives a cell a new value, and its operand."""
+    old = None if old is None else _origin(old, made_by)
+    source = _origin(new, made_by)
+    if old is not None and source is old:
+        return _NOTHING, None
+    equation = made_by.get(source)
+    if old is None or equation is None:
+        return "assign", new
+    name = equation.primitive.name
+    is_old = [_origin(v, made_by) is old for v in equation.invars]
+    if name in _SUMS and any(is_old):
+        return "assign_add", equation.invars[1 if is_old[0] else 0]
+    # Only `old - x`: `x - old` is no change by a term.
+    if name == "sub" and is_old[0]:
+        return "assign_sub", equation.invars[1]
+    return "assign", new
+
+
+def _origin(value: Any, made_by: dict[Any, Any]) -> Any:
+    """Returns the variable of the program that first had a value; None for a number."""
+    while not replica_invariance.is_literal(value):
+        equation = made_by.get(value)
+        if equation is None or equation.primitive.name not in _SAME:
+            return value
+        value = equation.invars[0]
+    return None
+
+
 @final
 class Closure:
     """One scheduled call of a function.
@@ -206,11 +279,11 @@ class Closure:
 
     def __init__(
         self,
-        shipment: Shipment,
+        shipment: ExportedFunction,
         arguments: Sequence[np.ndarray],
         sources: Sequence[Any],
         number: int | None,
-        retrace: Callable[[Any], Shipment],
+        retrace: Callable[[Any], ExportedFunction],
         remote: ScheduledValue[Any],
     ) -> None:
         self.shipment = shipment
@@ -235,8 +308,7 @@ class Closure:
         """Gives the caller's handle the result of the call."""
         remote = self._remote()
         if remote is not None:
-            outputs = self.shipment.outputs
-            remote.succeed(lambda: signature.rebuild(outputs, iter(arrays)))
+            remote.succeed(signature.rebuild(self.shipment.outputs, iter(arrays)))
 
     def fail(self, error: BaseException) -> None:
         """Sets the error that `fetch` raises."""
@@ -249,7 +321,7 @@ class Closure:
         self.fail(closure_queue.cancelled_error())
 
 
-def local_values(shipment: Shipment) -> list[np.ndarray]:
+def local_values(shipment: ExportedFunction) -> list[np.ndarray]:
     """Returns the values of the coordinator's own variables that a program reads."""
     found = (frames.EAGER.whole(c) for c in shipment.local)
     return [np.asarray(random_keys.to_numbers(x)) for x in found]

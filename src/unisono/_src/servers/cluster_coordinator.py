@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, final, overload
 
 import jax
@@ -23,9 +24,9 @@ from unisono._src.foundation.public_names import publish
 from unisono._src.input.plan import elements
 from unisono._src.servers import (
     closures,
+    messages,
     parameter_server,
     per_worker,
-    worker,
     worker_data,
 )
 from unisono._src.servers.closure_queue import ClosureQueue
@@ -105,7 +106,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
             WorkerRunner(i, carrier, servers, *parts) for i in range(cluster.workers)
         ]
         # By the id of the trace. The trace is kept too, so that no other gets its id.
-        self._shipments: dict[int, tuple[Any, closures.Shipment]] = {}
+        self._shipments: dict[int, tuple[Any, closures.ExportedFunction]] = {}
         self._numbers = itertools.count()
         self._turns = itertools.cycle(self._runners)
         # Tracing changes state of functions and of JAX: one thread at a time.
@@ -184,8 +185,8 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         remote: ScheduledValue[Any],
         is_once: bool,
     ) -> closures.Closure:
-        def retrace(shapes: Any) -> closures.Shipment:
-            found: closures.Shipment = self._ship(fn, args, kwargs, shapes)[0]
+        def retrace(shapes: Any) -> closures.ExportedFunction:
+            found: closures.ExportedFunction = self._ship(fn, args, kwargs, shapes)[0]
             return found
 
         # The plan keeps the iterators: workers let theirs go when these are garbage.
@@ -200,25 +201,24 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         Returns:
             What travels; the arrays of the arguments; and the iterators.
         """
-        compiled = function.find_compiled(fn, None) or fn
         # The number of the worker is not known yet: it is an input of the program.
-        mark = ambient.push(worker=worker.INDEX)
+        mark = ambient.push(worker=messages.INDEX)
         with self._tracing, self.strategy.scope(), mark:
             if shapes is not None:
-                self._expect(compiled, args, kwargs, shapes)
-            found, leaves, plan, taken = call_tracing.trace_call(compiled, args, kwargs)
+                self._expect(fn, args, kwargs, shapes)
+            found, leaves, plan, taken = call_tracing.trace_call(fn, args, kwargs)
             known = self._shipments.get(id(found))
             if known is not None:
                 return known[1], leaves, plan
-            described = [worker.describe(arrays) for arrays in taken]
-            made = closures.ship(found, described)
+            described = [messages.describe_arrays(arrays) for arrays in taken]
+            made = closures.export_function(found, described)
             self._shipments[id(found)] = (found, made)
             return made, leaves, plan
 
-    def _expect(self, compiled: Any, args: Any, kwargs: Any, shapes: Any) -> None:
+    def _expect(self, fn: Any, args: Any, kwargs: Any, shapes: Any) -> None:
         """Sets the shapes of the elements that iterators give to the next trace."""
         # The first trace only tells which iterators the function uses.
-        _, _, plan, _ = call_tracing.trace_call(compiled, args, kwargs)
+        _, _, plan, _ = call_tracing.trace_call(fn, args, kwargs)
         for source, wanted in zip(plan, shapes, strict=True):
             if isinstance(source, per_worker.PerWorkerIterator):
                 source.shapes = wanted
@@ -351,7 +351,7 @@ def experimental_get_current_worker_index() -> jax.Array | int:
         RuntimeError: called elsewhere.
     """
     frame = ambient.current()
-    if frame.worker == worker.INDEX:
+    if frame.worker == messages.INDEX:
         found: jax.Array = host_inputs.take(frame.state, worker_data.NUMBER)
         return found
     if frame.worker is not None:
@@ -363,8 +363,43 @@ def experimental_get_current_worker_index() -> jax.Array | int:
     )
 
 
+@contextlib.contextmanager
+def cache_variable_reads() -> Iterator[None]:
+    """Lets each variable on a parameter server be read once in a block.
+
+    The first value that is read is kept until the block ends, whatever is assigned in
+    between. It holds for functions that are traced in the block, too: put it inside a
+    scheduled function, or around the call of `schedule`.
+
+    Raises:
+        ValueError: one such block is inside another.
+
+    >>> import unisono
+    >>> cluster = unisono.train.ClusterSpec({"worker": ["a:1"], "ps": ["b:1"]})
+    >>> strategy = unisono.distribute.ParameterServerStrategy(
+    ...     unisono.distribute.cluster_resolver.SimpleClusterResolver(cluster),
+    ...     carrier="threads",
+    ... )
+    >>> with strategy.scope():
+    ...     v = unisono.Variable(1.0)
+    >>> with cache_variable_reads():
+    ...     first = float(v.value())
+    ...     v.assign(5.0, read_value=False)
+    ...     first, float(v.value())
+    (1.0, 1.0)
+    >>> float(v.value())
+    5.0
+    >>> strategy.shutdown()
+    """
+    if ambient.current().reads is not None:
+        raise ValueError("cache_variable_reads scope cannot be nested")
+    with ambient.push(reads={}):
+        yield
+
+
 publish(
     "unisono.distribute.coordinator",
     ClusterCoordinator,
+    cache_variable_reads,
     experimental_get_current_worker_index,
 )

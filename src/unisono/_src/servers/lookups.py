@@ -98,7 +98,7 @@ def _program(closed: Any, inputs: Any, outputs: Any, equations: Any) -> Any:
 
 
 @final
-class Staged:
+class StagedProgram:
     """A program that asks for rows, to be run in this process.
 
     Args:

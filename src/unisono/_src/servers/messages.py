@@ -5,11 +5,22 @@ A key that ends with `OWN` stands for the value of the worker that uses it.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, final
+from collections.abc import Iterable
+from typing import NamedTuple, final
 
+import jax
 import numpy as np
 
 OWN = "@"
+# The resource that stands for the worker's own number.
+INDEX = -1
+# The shapes and types of arrays.
+ArrayShapes = tuple[tuple[tuple[int, ...], str], ...]
+
+
+def describe_arrays(arrays: Iterable[np.ndarray]) -> ArrayShapes:
+    """Returns the shapes and types of arrays, as plain data."""
+    return tuple((x.shape, str(jax.dtypes.canonicalize_dtype(x.dtype))) for x in arrays)
 
 
 @final
@@ -129,7 +140,7 @@ class ClosureProgram(NamedTuple):
     key: str
     name: str
     reads: tuple[tuple[int, str, tuple[str, ...]], ...]
-    shapes: tuple[tuple[tuple[Any, ...], ...], ...]
+    shapes: tuple[ArrayShapes, ...]
     stages: tuple[ExportedStage, ...]
     effects: tuple[Effect, ...]
     operands: int
@@ -173,4 +184,4 @@ class OtherShapes(NamedTuple):
         shapes: for each element, the shape and type of its arrays.
     """
 
-    shapes: tuple[tuple[tuple[Any, ...], ...], ...]
+    shapes: tuple[ArrayShapes, ...]

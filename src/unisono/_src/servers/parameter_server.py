@@ -14,7 +14,7 @@ from unisono._src.execution import function
 from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import Topology
-from unisono._src.servers import partitioned_creation, per_worker_variable
+from unisono._src.servers import partitioners, placed_variables
 from unisono._src.servers.carrier import Carrier
 from unisono._src.servers.ray.carrier import RayCarrier
 from unisono._src.servers.server_group import ServerGroup
@@ -58,19 +58,25 @@ class _ServerExtended(local.SingleExtended):
         self._warned: set[str] = set()
         self._partitioner = partitioner
 
+    @property
+    def _servers(self) -> ServerGroup:
+        assert self._placement is not None
+        assert isinstance(self._placement.servers, ServerGroup)
+        return self._placement.servers
+
     def _create_per_worker_variable(
         self, next_creator: Callable[..., Any], **kwargs: Any
-    ) -> per_worker_variable.PerWorkerVariable:
+    ) -> placed_variables.PerWorkerVariable:
         """Makes a variable with a value for each worker, under TensorFlow's name."""
-        strategy = self._container_strategy()
-        with strategy.scope():
-            return per_worker_variable.create(kwargs.pop("initial_value"), **kwargs)
+        home = self._servers.place_for_workers()
+        with self._container_strategy().scope():
+            return placed_variables.make_per_worker(home, **kwargs)
 
     def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
         """Makes a variable, or its parts if the partitioner cuts it."""
         if self._partitioner is None or ambient.current().colocate is not None:
             return next_creator(**kwargs)
-        return partitioned_creation.create(self._partitioner, next_creator, kwargs)
+        return partitioners.create(self._partitioner, next_creator, kwargs)
 
     @contextlib.contextmanager
     def _enter(self, **changes: Any) -> Iterator[None]:
@@ -111,10 +117,8 @@ class _ServerExtended(local.SingleExtended):
     @property
     def parameter_devices(self) -> Sequence[str]:
         """The names of the devices that hold variables, one for each server."""
-        assert self._placement is not None
-        group = self._placement.servers
-        assert isinstance(group, ServerGroup)
-        return [f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(group.count)]
+        count = self._servers.count
+        return [f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(count)]
 
     def non_slot_devices(self, var_list: Sequence[Any]) -> Any:
         """Returns the first of the variables by name."""

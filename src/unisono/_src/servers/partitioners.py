@@ -1,17 +1,26 @@
-"""Partitioners: into how many parts a variable is cut over parameter servers."""
+"""Partitioners: into how many parts a variable is cut, and variables in parts."""
 
 from __future__ import annotations
 
 import abc
+import logging
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
+import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
 from unisono._src.foundation import jax_types
 from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensor_shape import TensorShape
+from unisono._src.state.sharded_variable import ShardedVariable
+from unisono._src.values.array_operators import operand
+
+_log = logging.getLogger("unisono")
+# A first value of more elements is made whole only with a warning, as in TensorFlow.
+_LARGE = 1e9
 
 
 class Partitioner(abc.ABC):
@@ -128,9 +137,9 @@ class MaxSizePartitioner(Partitioner):
         bytes_per_string: int = 16,
     ) -> None:
         self._max_shard_bytes = _check_positive("max_shard_bytes", max_shard_bytes)
-        self._max_shards = max_shards and _check_positive("max_shards", max_shards)
         if max_shards is not None:
             _check_positive("max_shards", max_shards)
+        self._max_shards = max_shards
         _check_positive("bytes_per_string", bytes_per_string)
 
     def __call__(
@@ -189,6 +198,100 @@ def lengths(rows: int, parts: int) -> list[int]:
     """Returns how many rows each part has; the first ones have one more."""
     base, more = divmod(rows, parts)
     return [base + (i < more) for i in range(parts)]
+
+
+# Variables in parts.
+
+
+def create(
+    partitioner: Callable[..., Any],
+    create_part: Callable[..., Any],
+    arguments: dict[str, Any],
+) -> Any:
+    """Returns a variable; one in parts if the partitioner cuts it.
+
+    Args:
+        partitioner: says into how many parts.
+        create_part: makes a variable from keyword arguments.
+        arguments: those of `Variable`.
+
+    Raises:
+        ValueError: there is no first value, or the partitioner returns something else
+            than parts along one axis.
+    """
+    given, name = arguments["initial_value"], arguments["name"] or "Variable"
+    if given is None:
+        raise ValueError(
+            "It looks like you are using `ParameterServerStrategy` with a "
+            "`variable_partitioner`, and trying to create a variable without "
+            "specifying `initial_value`. This is not allowed. Please specify the "
+            "`initial_value`."
+        )
+    shape, dtype = TensorShape(arguments["shape"]), arguments["dtype"]
+    whole = None
+    if not callable(given) or not shape.is_fully_defined() or dtype is None:
+        # The partitioner needs shape and type. If they were not given, the value has
+        # them.
+        whole = operand(given() if callable(given) else given)
+        whole = whole if hasattr(whole, "dtype") else jnp.asarray(whole)
+        shape, dtype = TensorShape(whole.shape), dtype or whole.dtype
+    sizes = cast("tuple[int, ...]", tuple(shape))
+    count = count_parts(partitioner, sizes, dtype, name)
+    if count == 1:
+        first = given if whole is None else whole
+        return create_part(**{**arguments, "initial_value": first})
+    parts = _first_values(given, whole, sizes, dtype, count, name)
+    made = [
+        create_part(
+            **{
+                **arguments,
+                "initial_value": value,
+                "shape": None,
+                "name": f"{name}/part_{i}",
+            }
+        )
+        for i, value in enumerate(parts)
+    ]
+    return ShardedVariable(made, name)
+
+
+def _first_values(
+    given: Any, whole: Any, shape: tuple[int, ...], dtype: Any, count: int, name: str
+) -> Any:
+    """Yields the first value of each part."""
+    offset = 0
+    for length in lengths(shape[0], count):
+        part = (length, *shape[1:])
+        if whole is None:
+            found = _call_for_part(given, part, (offset, *[0] * len(shape[1:])))
+            if found is None or tuple(np.shape(found)) != part:
+                # The function knows nothing of parts: it makes the whole value, once.
+                whole = _call_for_whole(given, shape, name)
+            else:
+                yield jnp.asarray(found, jax_types.usable_type(dtype))
+        if whole is not None:
+            yield whole[offset : offset + length]
+        offset += length
+
+
+def _call_for_part(given: Any, shape: Any, offset: Any) -> Any:
+    """Returns the part that a function makes; None if it makes no parts."""
+    try:
+        # TensorFlow's keywords. A function that does not take them raises `TypeError`.
+        return operand(given(partition_shape=shape, partition_offset=offset))
+    except (TypeError, ValueError):
+        return None
+
+
+def _call_for_whole(given: Any, shape: tuple[int, ...], name: str) -> Any:
+    if np.prod(shape) > _LARGE:
+        _log.warning(
+            "The first value of the variable '%s' of shape %s is made whole, and then "
+            "cut. Let the function take `partition_shape` and `partition_offset`.",
+            name,
+            shape,
+        )
+    return jnp.asarray(operand(given()))
 
 
 publish(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import threading
-from collections.abc import Callable
 from typing import Any, Generic, NoReturn, TypeVar, cast, final
 
 import numpy as np
@@ -80,10 +79,10 @@ class ScheduledValue(RemoteValue[_R]):
             raise self._error
         return self._value
 
-    def succeed(self, make: Callable[[], Any]) -> None:
-        """Sets the result, which `make` returns; the first one stays."""
+    def succeed(self, value: object) -> None:
+        """Sets the result; the first one stays."""
         if not self._event.is_set():
-            self._value = make()
+            self._value = value
             self._event.set()
 
     def fail(self, error: BaseException) -> None:

@@ -9,7 +9,7 @@ from typing import Any, final
 
 from unisono._src.foundation import errors
 from unisono._src.foundation.public_names import publish
-from unisono._src.servers import waiting
+from unisono._src.servers import carrier as carrier_lib
 from unisono._src.servers.carrier import WORKER, Carrier
 
 
@@ -137,7 +137,7 @@ class Resources:
 
     def _call(self, worker: int, method: str, *args: Any) -> Any:
         made = self._carrier.worker(worker).call(method, *args)
-        return waiting.wait(made, WORKER, worker, f"'{method}'")
+        return carrier_lib.wait(made, WORKER, worker, f"'{method}'")
 
 
 publish("unisono.distribute.coordinator", ClosureInputError)

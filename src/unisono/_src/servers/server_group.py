@@ -17,13 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation import ambient, errors
+from unisono._src.servers import carrier as carrier_lib
 from unisono._src.servers import (
     lookups,
     random_keys,
     server_files,
     slots,
     update_parts,
-    waiting,
     wanted_rows,
 )
 from unisono._src.servers.carrier import SERVER, Carrier
@@ -83,7 +83,7 @@ class ServerGroup(server_files.SavingServers):
         # By optimizer, the parts of its updates by cells and the shapes of gradients;
         # None if servers cannot compute them.
         self._plans: weakref.WeakKeyDictionary[
-            object, dict[object, list[update_parts.Part] | None]
+            object, dict[object, list[update_parts.UpdatePart] | None]
         ] = weakref.WeakKeyDictionary()
 
     def place(self, cell: Any) -> remote_state.Home:
@@ -124,18 +124,18 @@ class ServerGroup(server_files.SavingServers):
             cell.home = self.place(cell)
         self.create(cell, value)
 
-    def stage(self, closed: ClosedJaxpr, name: str) -> lookups.Staged:
+    def stage(self, closed: ClosedJaxpr, name: str) -> lookups.StagedProgram:
         """Returns a program that looks rows up as a function; see `RemoteState`."""
-        return lookups.Staged(closed, name)
+        return lookups.StagedProgram(closed, name)
 
     def make_update(
         self,
         variables: Sequence[Variable],
         tx: optax.GradientTransformation,
         groups: Sequence[int],
-    ) -> slots.Update:
+    ) -> slots.OptimizerUpdate:
         """Returns the slots and updates of variables; see `RemoteState`."""
-        return slots.Update(variables, tx, groups)
+        return slots.OptimizerUpdate(variables, tx, groups)
 
     def plan_update(
         self,
@@ -232,14 +232,6 @@ class ServerGroup(server_files.SavingServers):
             server, value = self._first[name]
             self.call(server, f"creating '{name}'", "create", f"{name}{worker}", value)
 
-    def read_of_workers(self, cell: Any) -> list[np.ndarray]:
-        """Returns each worker's value of a variable that has one for each."""
-        home = cell.home
-        asked = [Request(f"{home.key}{i}") for i in range(home.workers)]
-        what = f"reading '{cell.name}'"
-        found: list[np.ndarray] = self.call(home.servers[0], what, "pull", asked)
-        return found
-
     def _forget_dropped(self) -> None:
         """Tells servers which variables are gone."""
         gone: dict[int, list[str]] = {}
@@ -295,7 +287,7 @@ class ServerGroup(server_files.SavingServers):
 
     def read_rows(self, cell: Any, rows: Any) -> Any:
         """Returns some rows of a variable."""
-        wanted = wanted_rows.Wanted(np.asarray(rows))
+        wanted = wanted_rows.UniqueRows(np.asarray(rows))
         asked = [Request(cell.home.key, wanted.rows)]
         what = f"reading rows of '{cell.name}'"
         found = self.call(cell.home.servers[0], what, "pull", asked)[0]
@@ -356,7 +348,7 @@ class ServerGroup(server_files.SavingServers):
         # All are waited for: no server works any more when an error is raised.
         for index, call in made.items():
             try:
-                found[index] = waiting.wait(call, SERVER, index, what)
+                found[index] = carrier_lib.wait(call, SERVER, index, what)
             except Exception as error:
                 failed.append(error)
         if not failed:
@@ -379,7 +371,7 @@ class ServerGroup(server_files.SavingServers):
         """
         try:
             made = self._carrier.server(index).call(method, *args)
-            return waiting.wait(made, SERVER, index, what)
+            return carrier_lib.wait(made, SERVER, index, what)
         except errors.UnavailableError as error:
             raise self.explain(error) from error
 

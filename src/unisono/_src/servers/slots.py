@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from unisono._src.foundation import ambient
-from unisono._src.servers import row_updates, update_parts
-from unisono._src.state import frames, remote_state, server_zeros
+from unisono._src.servers import placed_variables, row_updates, update_parts
+from unisono._src.state import frames, remote_state
 from unisono._src.state import rows as rows_lib
 from unisono._src.state.sharded_variable import ShardedVariable
 from unisono._src.state.variables import Variable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @final
-class Update(remote_state.RemoteUpdate):
+class OptimizerUpdate(remote_state.RemoteUpdate):
     """The slots of variables that servers keep, and the programs that update both.
 
     A slot that belongs to one variable is kept beside it. Others, such as a count of
@@ -62,7 +62,7 @@ class Update(remote_state.RemoteUpdate):
         # By the numbers of rows of gradients, the variables that are updated by rows.
         self._tables: dict[Any, dict[int, tuple[int, ...]]] = {}
         # The parts of the update, for each set of variables without a gradient.
-        self._parts: dict[Any, list[update_parts.Part]] = {}
+        self._parts: dict[Any, list[update_parts.UpdatePart]] = {}
 
     def make_slots(self, name: str) -> list[Variable]:
         """Returns the variables of Optax's state; servers compute their first values.
@@ -70,11 +70,11 @@ class Update(remote_state.RemoteUpdate):
         Args:
             name: the prefix of their names.
         """
-        made = []
+        made, homes = [], [remote_state.home_of(c) for c in self._cells]
         for i, (slot, owner) in enumerate(zip(self._slots, self._owners, strict=True)):
-            home = self._everywhere if owner < 0 else self._cells[owner].home
+            home = self._everywhere if owner < 0 else homes[owner]
             made.append(
-                server_zeros.make_zeros(
+                placed_variables.make_zeros(
                     slot.shape, slot.dtype, f"{name}/slot_{i}", home
                 )
             )
@@ -190,7 +190,7 @@ class Update(remote_state.RemoteUpdate):
         structure: Any,
         idle: tuple[int, ...],
         tables: dict[int, tuple[int, ...]],
-    ) -> list[update_parts.Part]:
+    ) -> list[update_parts.UpdatePart]:
         """Returns the parts of the update for gradients of certain shapes.
 
         Args:
@@ -241,7 +241,7 @@ def cut(
     cells: Sequence[Any],
     gradients: Sequence[Any],
     owners: Sequence[int],
-) -> list[update_parts.Part]:
+) -> list[update_parts.UpdatePart]:
     """Returns the servers' parts of an update; `apply_parts` makes it.
 
     Args:
@@ -262,7 +262,9 @@ def cut(
 
 
 def apply_parts(
-    parts: Sequence[update_parts.Part], cells: Sequence[Any], gradients: Sequence[Any]
+    parts: Sequence[update_parts.UpdatePart],
+    cells: Sequence[Any],
+    gradients: Sequence[Any],
 ) -> None:
     """Lets servers make an update.
 
@@ -294,7 +296,7 @@ def _join(gradient: IndexedSlices) -> tuple[Any, Any]:
 
 def _add_rows(
     change: remote_state.Change,
-    part: update_parts.Part,
+    part: update_parts.UpdatePart,
     tables: dict[int, tuple[int, ...]],
     where: dict[int, Any],
     numbers: Sequence[int],
@@ -359,7 +361,7 @@ def _apply(target: frames.StateFrame, change: remote_state.Change) -> None:
 
 
 def _sparse_operands(
-    part: update_parts.Part, gradients: Sequence[Any]
+    part: update_parts.UpdatePart, gradients: Sequence[Any]
 ) -> tuple[tuple[int, int, int], ...]:
     """Returns which operands of a part are positions of rows, and the rows."""
     number, found = 0, []
@@ -375,7 +377,7 @@ def _sparse_operands(
 
 
 def _change(
-    part: update_parts.Part,
+    part: update_parts.UpdatePart,
     cells: Sequence[Any],
     operands: tuple[Any, ...],
     sparse: tuple[tuple[int, int, int], ...] = (),

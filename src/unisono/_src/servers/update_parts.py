@@ -26,7 +26,7 @@ class CannotBeCutError(NotImplementedError):
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Part:
+class UpdatePart:
     """One server's part of an update.
 
     Attributes:
@@ -53,7 +53,7 @@ def cut(
     homes: Sequence[tuple[int, ...]],
     owners: Sequence[int],
     kept: frozenset[int],
-) -> list[Part]:
+) -> list[UpdatePart]:
     """Return the parts of an update, one for each server that has some of the cells.
 
     Args:
@@ -113,7 +113,7 @@ class _Cutter:
         self._here = {*here, *self._own, *jaxpr.constvars}
         self._sent: dict[Any, None] = dict.fromkeys(self._own)
 
-    def cut(self, kept: frozenset[int]) -> Part:
+    def cut(self, kept: frozenset[int]) -> UpdatePart:
         """Return the part, without the cells in `kept`."""
         # First what the server's new values need; of that, what the server computes
         # itself; the rest are operands, which the worker computes from gradients and
@@ -141,7 +141,7 @@ class _Cutter:
         operands, _ = _drop_unused(operands, len(self._gradients))
         number = {v: i for i, v in enumerate(self._gradients)}
         which = tuple(number.get(v, -1) for v in sent)
-        return Part(server, written, tuple(reads), program, operands, which)
+        return UpdatePart(server, written, tuple(reads), program, operands, which)
 
     def _is_for_server(self, eqn: Any) -> bool:
         """Whether the server computes an equation; else the worker does."""

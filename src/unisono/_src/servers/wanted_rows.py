@@ -11,7 +11,7 @@ from unisono._src.state import rows
 
 
 @final
-class Wanted:
+class UniqueRows:
     """Positions of rows, without those that are absent or asked for twice.
 
     Args:

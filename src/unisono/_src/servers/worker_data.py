@@ -10,7 +10,7 @@ import numpy as np
 from unisono._src import input as pipelines
 from unisono._src.execution import function, host_inputs, signature
 from unisono._src.input.api import iterators
-from unisono._src.servers import worker
+from unisono._src.servers import messages
 from unisono._src.state import creation
 
 
@@ -206,14 +206,14 @@ class WorkerIterator:
         flat: list[Any] = []
         example = signature.flatten(element, flat, None)
         arrays = [np.asarray(x) for x in flat]
-        return spec, example, worker.describe(arrays)
+        return spec, example, messages.describe_arrays(arrays)
 
 
 @final
 class WorkerNumber(host_inputs.HostIterator):
     """Gives the number of the worker to a closure, as if it came from a dataset."""
 
-    number = worker.INDEX
+    number = messages.INDEX
 
     def pull(self) -> Any:
         """Returns a number of the type that workers give."""

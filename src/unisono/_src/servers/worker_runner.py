@@ -8,7 +8,8 @@ import time
 from typing import Any, final
 
 from unisono._src.foundation import errors
-from unisono._src.servers import closures, waiting
+from unisono._src.servers import carrier as carrier_lib
+from unisono._src.servers import closures
 from unisono._src.servers.carrier import SERVER, WORKER, Carrier
 from unisono._src.servers.closure_queue import ClosureQueue
 from unisono._src.servers.messages import Job, OtherShapes, Outcome
@@ -213,7 +214,7 @@ class WorkerRunner:
         given = [*local, *closure.arguments]
         return Job(program.key, given, closure.feeds, closure.number)
 
-    def _send(self, shipment: closures.Shipment) -> None:
+    def _send(self, shipment: closures.ExportedFunction) -> None:
         """Gives the worker, and servers, the programs that they do not have yet."""
         program = shipment.program
         if program.key in self._known:
@@ -225,11 +226,11 @@ class WorkerRunner:
 
     def _call(self, method: str, *args: Any) -> Any:
         made = self._carrier.worker(self.index).call(method, *args)
-        return waiting.wait(made, WORKER, self.index, f"'{method}'")
+        return carrier_lib.wait(made, WORKER, self.index, f"'{method}'")
 
     def _recover(self) -> None:
         """Waits until the worker is replaced and has made its datasets again."""
-        end, pause = time.monotonic() + waiting.PATIENCE, 0.01
+        end, pause = time.monotonic() + carrier_lib.PATIENCE, 0.01
         while not self.is_stopped.is_set():
             try:
                 self._resources.recover(self.index)

@@ -32,7 +32,7 @@ def test_only_large_arrays_leave_the_message():
     memory = np.zeros(packing.measure(message), np.uint8)
     small, large = packing.pack(message, memory)
     assert small is message[0]
-    assert isinstance(large, packing.Piece)
+    assert isinstance(large, packing.PackedArray)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ _SHARED_OPTIONS = (
 
 
 @final
-class Where(NamedTuple):
+class TaskLocation(NamedTuple):
     """Says where a server or worker runs.
 
     Attributes:
@@ -62,7 +62,7 @@ def read_options() -> dict[str, Any]:
 
 
 @final
-class Host:
+class TaskActor:
     """Keeps a server or a worker in a process of its own; an actor of Ray.
 
     Ray calls its methods in order, one at a time.
@@ -96,7 +96,7 @@ class Host:
         self._target = ParameterServer(index) if kind == SERVER else Worker(index, [])
         self._mappings = shared_memory.Mappings()
 
-    def where(self, probe: shared_memory.SegmentPlace | None) -> Where:
+    def where(self, probe: shared_memory.SegmentPlace | None) -> TaskLocation:
         """Returns where this runs.
 
         Args:
@@ -110,7 +110,7 @@ class Host:
                 # Another machine, or a system that does not allow it.
                 # A mark that no other process has, so that no memory is shared.
                 machine = f"{machine}/{os.getpid()}"
-        return Where(socket.gethostname(), os.getpid(), machine)
+        return TaskLocation(socket.gethostname(), os.getpid(), machine)
 
     def carry(
         self,

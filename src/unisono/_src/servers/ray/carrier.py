@@ -202,7 +202,7 @@ class RayCarrier(Carrier):
             # A record of each call, for the dashboard, would cost a third of its time.
             enable_task_events=False,
             **placed,
-        )(actors.Host)
+        )(actors.TaskActor)
         made = actor_class.remote(
             kind,
             index,

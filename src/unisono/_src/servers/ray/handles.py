@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import threading
+import types
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, final
 
 from unisono._src.foundation import errors
 from unisono._src.servers.carrier import SERVER, Handle
-from unisono._src.servers.ray import library, packing, shared_memory, unsendable
-from unisono._src.servers.ray.actors import Answer, Where
+from unisono._src.servers.ray import library, packing, shared_memory
+from unisono._src.servers.ray.actors import Answer, TaskLocation
+from unisono._src.servers.worker_data import (
+    DatasetMaker,
+    WorkerBatches,
+    WorkerFunction,
+)
+
+# Objects of ours that hold what the program gave.
+_OURS = (DatasetMaker, WorkerBatches, WorkerFunction)
 
 
 @final
-class _Lane:
+class _CallMemory:
     """The memory of one call at a time: one segment for each direction."""
 
     def __init__(self) -> None:
@@ -38,7 +49,7 @@ class RayHandle(Handle):
     """
 
     def __init__(
-        self, actor: Any, kind: str, index: int, where: Where, address: str
+        self, actor: Any, kind: str, index: int, where: TaskLocation, address: str
     ) -> None:
         self._given = actor, kind, index, where, address
         self._actor, self._kind, self._index = actor, kind, index
@@ -51,7 +62,7 @@ class RayHandle(Handle):
         machine = shared_memory.find_machine()
         self._is_near = bool(machine) and machine == where.machine
         # By method, because calls of one method need about the same memory.
-        self._free: dict[str, list[_Lane]] = {}
+        self._free: dict[str, list[_CallMemory]] = {}
         self._lock = threading.Lock()
 
     def __reduce__(self) -> Any:
@@ -113,15 +124,19 @@ class RayHandle(Handle):
             else:
                 made.set_exception(error)
 
-    def _take(self, method: str) -> _Lane | None:
+    def _take(self, method: str) -> _CallMemory | None:
         if not self._is_near:
             return None
         with self._lock:
             free = self._free.get(method)
-            return free.pop() if free else _Lane()
+            return free.pop() if free else _CallMemory()
 
     def _finish(
-        self, made: Future[Any], method: str, lane: _Lane | None, done: Future[Answer]
+        self,
+        made: Future[Any],
+        method: str,
+        lane: _CallMemory | None,
+        done: Future[Answer],
     ) -> None:
         """Gives a call its outcome; runs in a thread of Ray."""
         # Nobody sees an error of this function itself, and somebody waits for `made`.
@@ -138,7 +153,7 @@ class RayHandle(Handle):
             error = failure
         self._end(made, result, error)
 
-    def _read(self, method: str, lane: _Lane | None, answer: Answer) -> Any:
+    def _read(self, method: str, lane: _CallMemory | None, answer: Answer) -> Any:
         """Returns the result of a call, and keeps its memory for the next one."""
         result = answer.message
         if lane is not None:
@@ -179,7 +194,7 @@ class RayHandle(Handle):
     def _unsendable_error(self, args: Any, error: TypeError) -> TypeError:
         from ray import cloudpickle
 
-        found = unsendable.find(args, cloudpickle.dumps)
+        found = find_unsendable(args, cloudpickle.dumps)
         told = f" Ray says:\n{error}"
         if found is not None:
             path, value, why = found
@@ -190,3 +205,63 @@ class RayHandle(Handle):
             "sessions and the like inside of them, and do not use variables or the "
             f"coordinator there.{told}"
         )
+
+
+def find_unsendable(
+    args: Any, dump: Callable[[Any], object]
+) -> tuple[str, Any, str] | None:
+    """Returns the first thing in a call's arguments that cannot be sent.
+
+    Args:
+        args: the arguments.
+        dump: writes an object as bytes, or raises.
+
+    Returns:
+        The names by which it is found, such as ``make.reader.lock``; the object; and
+        why it cannot be sent. None if all can be sent.
+    """
+    return _find("", args, dump, set())
+
+
+def _find(
+    path: str, value: Any, dump: Callable[[Any], object], seen: set[int]
+) -> tuple[str, Any, str] | None:
+    seen.add(id(value))
+    try:
+        dump(value)
+    except Exception as error:
+        told = str(error).partition("\n")[0]
+    else:
+        return None
+    for name, child in _children(value):
+        if id(child) in seen:
+            continue
+        below = ".".join(x for x in (path, name) if x)
+        found = _find(below, child, dump, seen)
+        if found is not None:
+            return found
+    # None of its parts fails by itself, so it is this object.
+    return path, value, told
+
+
+def _children(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yields all that is sent with an object, by the names that a program uses."""
+    if isinstance(value, _OURS):
+        for child in vars(value).values():
+            yield getattr(child, "__name__", ""), child
+    elif isinstance(value, functools.partial):
+        yield getattr(value.func, "__name__", ""), value.func
+        yield "", [*value.args, *value.keywords.values()]
+    elif isinstance(value, types.MethodType):
+        yield "", value.__self__
+    elif inspect.isfunction(value):
+        found = inspect.getclosurevars(value)
+        yield from {**found.globals, **found.nonlocals}.items()
+        yield "", value.__defaults__
+    elif isinstance(value, Mapping):
+        yield from ((f"[{k!r}]", v) for k, v in value.items())
+    elif isinstance(value, (list, tuple)):
+        yield from (("", v) for v in value)
+    elif not type(value).__module__.startswith("unisono."):
+        # Attributes of our own objects mean nothing to a program.
+        yield from getattr(value, "__dict__", {}).items()

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import final
 
 from unisono._src.foundation import errors
-from unisono._src.servers.ray import node_keeper, node_start
+from unisono._src.servers.ray import node_process
 
 LOOPBACK = "127.0.0.1"
 # The label by which a node is known; its value is a task such as ``worker-0``.
@@ -67,13 +67,14 @@ class RayNode:
         self.folder = make_folder()
         self.host = host
         # `-P`: the folder of the program does not come into `sys.path`, where
-        # the modules of this room would hide others of the same names. The
-        # keeper needs the standard library only (`-I -S`), so that it starts at
-        # once and no package can break it.
-        command = [sys.executable, "-P", node_start.__file__]
-        keeper = [sys.executable, "-I", "-S", node_keeper.__file__, self.folder]
+        # the modules of this room would hide others of the same names. The supervisor
+        # needs the standard library only (`-I -S`), so that it starts at once and no
+        # package can break it.
+        file = node_process.__file__
+        command = [sys.executable, "-P", file, "start"]
+        supervisor = [sys.executable, "-I", "-S", file, "supervise", self.folder]
         self._process = subprocess.Popen(
-            [*keeper, *command, *self._build_options(options)],
+            [*supervisor, *command, *self._build_options(options)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -100,17 +101,17 @@ class RayNode:
         """Whether it has not ended by itself."""
         return self._process.poll() is None
 
-    def stop(self, *, says_farewell: bool = False) -> None:
+    def stop(self, *, leaves_in_order: bool = False) -> None:
         """Ends it, and removes its folder.
 
         Args:
-            says_farewell: whether the head of the cluster stays and shall know at once
-                that the node leaves, which takes seconds.
+            leaves_in_order: whether the head of the cluster stays and shall know at
+                once that the node leaves, which takes seconds.
         """
         process = self._process
         assert process.stdin is not None and process.stderr is not None
         with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(node_keeper.FAREWELL if says_farewell else b"")
+            process.stdin.write(node_process.LEAVE if leaves_in_order else b"")
             process.stdin.close()
         try:
             process.wait(_STOP_SECONDS)
@@ -118,7 +119,7 @@ class RayNode:
             process.kill()
             process.wait()
         process.stderr.close()
-        # Its keeper has done so, unless it was killed.
+        # Its supervisor has done so, unless it was killed.
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def read_last_output(self) -> str:
@@ -223,7 +224,7 @@ def find_free_port() -> int:
 
 def _environment(given: Mapping[str, str], token: str) -> dict[str, str]:
     # By this mark the launcher finds, and kills, what its workers have left behind. The
-    # keeper does so itself, and removes the node's folder besides.
+    # supervisor does so itself, and removes the node's folder besides.
     kept = {k: v for k, v in given.items() if k != "UNISONO_WORKER_MARK"}
     return {
         **_ALLOCATOR,
@@ -231,5 +232,5 @@ def _environment(given: Mapping[str, str], token: str) -> dict[str, str]:
         **_QUIET,
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": token,
-        node_keeper.MARK: secrets.token_hex(12),
+        node_process.MARK: secrets.token_hex(12),
     }

@@ -19,7 +19,7 @@ _ALIGNMENT = 64
 
 
 @final
-class Piece(NamedTuple):
+class PackedArray(NamedTuple):
     """Stands for an array that lies in the pack of a message.
 
     Attributes:
@@ -63,7 +63,7 @@ def pack(message: Any, memory: np.ndarray) -> Any:
         nonlocal used
         if not _is_large(array):
             return array
-        piece = Piece(used, array.shape, array.dtype)
+        piece = PackedArray(used, array.shape, array.dtype)
         np.copyto(_view(piece, memory), array)
         used = _end(used, array)
         return piece
@@ -77,7 +77,7 @@ def unpack(message: Any, memory: np.ndarray) -> Any:
     They are copies: the sender uses the memory again for the next message, and what
     receives the message may keep its arrays.
     """
-    return _replace(message, Piece, lambda piece: _view(piece, memory).copy())
+    return _replace(message, PackedArray, lambda piece: _view(piece, memory).copy())
 
 
 def _is_large(array: np.ndarray) -> bool:
@@ -88,7 +88,7 @@ def _end(start: int, array: np.ndarray) -> int:
     return -(-(start + array.nbytes) // _ALIGNMENT) * _ALIGNMENT
 
 
-def _view(piece: Piece, memory: np.ndarray) -> np.ndarray:
+def _view(piece: PackedArray, memory: np.ndarray) -> np.ndarray:
     size = int(np.prod(piece.shape)) * piece.dtype.itemsize
     view = memory[piece.offset : piece.offset + size].view(piece.dtype)
     return view.reshape(piece.shape)

@@ -91,7 +91,7 @@ class Server:
         cluster = ClusterSpec(server_or_cluster_def)
         self._job, self._index = _find_task(cluster, job_name, task_index)
         self._address = cluster.task_address(self._job, self._index)
-        self._keeper: _NodeLoop | None = None
+        self._node_loop: _NodeLoop | None = None
         self._chief = self._token = ""
         if _CHIEF in cluster.jobs:
             self._chief = cluster.task_address(_CHIEF, 0)
@@ -109,10 +109,10 @@ class Server:
     def start(self) -> None:
         """Starts to look for the chief and to serve it; does so once."""
         # Without a chief, the strategy of this process runs the task by itself.
-        if self._keeper is None and self._chief:
+        if self._node_loop is None and self._chief:
             task = f"{self._job}-{self._index}"
-            self._keeper = _NodeLoop(self._chief, self._address, task, self._token)
-            weakref.finalize(self, self._keeper.stop)
+            self._node_loop = _NodeLoop(self._chief, self._address, task, self._token)
+            weakref.finalize(self, self._node_loop.stop)
 
     def join(self) -> None:
         """Serves the cluster for as long as this process runs.
@@ -122,13 +122,13 @@ class Server:
             ValueError: the cluster has no chief.
         """
         self.start()
-        if self._keeper is None:
+        if self._node_loop is None:
             raise _no_chief_error()
         with _exit_at_signal():
             try:
-                self._keeper.wait()
+                self._node_loop.wait()
             finally:
-                self._keeper.stop()
+                self._node_loop.stop()
 
 
 @final
@@ -216,9 +216,9 @@ class _NodeLoop:
             if not self._is_stopped.is_set():
                 self._explain(made)
         finally:
-            # Without the chief there is nobody to say farewell to.
+            # Without the chief there is no cluster to leave.
             is_there = node.is_listening(chief_host, chief_port)
-            made.stop(says_farewell=is_there)
+            made.stop(leaves_in_order=is_there)
 
     def _explain(self, made: node.RayNode) -> None:
         """Says why a node has ended by itself; raises if another would not help."""

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from unisono._src.servers.ray import unsendable
+from unisono._src.servers.ray import handles
 from unisono._src.servers.worker_data import DatasetMaker
 
 
@@ -61,11 +61,11 @@ def dump(value):
     ],
 )
 def test_what_cannot_be_sent_is_found_by_the_names_of_the_program(given, path):
-    found = unsendable.find((3, DatasetMaker(given)), dump)
+    found = handles.find_unsendable((3, DatasetMaker(given)), dump)
     assert found is not None
     assert found[0] == path and isinstance(found[1], type(LOCK))
     assert "cannot pickle" in found[2]
 
 
 def test_what_can_be_sent_is_not_found():
-    assert unsendable.find((1, "x"), dump) is None
+    assert handles.find_unsendable((1, "x"), dump) is None

@@ -4,7 +4,7 @@ import concurrent.futures
 
 import pytest
 
-from unisono._src.servers import waiting
+from unisono._src.servers import carrier
 
 
 class LateCall(concurrent.futures.Future):
@@ -23,10 +23,10 @@ class LateCall(concurrent.futures.Future):
 
 def test_an_answer_that_comes_as_the_wait_ends_is_not_lost():
     call = LateCall(lambda call: call.set_result(3))
-    assert waiting.wait(call, "worker", 0, "'run'") == 3
+    assert carrier.wait(call, "worker", 0, "'run'") == 3
 
 
 def test_a_timeout_of_the_call_itself_is_raised():
     call = LateCall(lambda call: call.set_exception(TimeoutError("too slow")))
     with pytest.raises(TimeoutError, match="too slow"):
-        waiting.wait(call, "worker", 0, "'run'")
+        carrier.wait(call, "worker", 0, "'run'")

@@ -1,10 +1,14 @@
-"""Runs one node of Ray for another process, and ends it with that process.
+"""The programs that run one node of Ray: its supervisor, and the node itself.
 
-As a program, this file starts the command that is given, and waits until its standard
-input ends, which it does when the process that has started it ends, even if that was
-killed. Then it ends the node and every process that came from it, and removes the
-folder of the job. If it has read something before, the node leaves its cluster in order
-first. It imports the standard library only.
+``supervise FOLDER COMMAND`` starts the command, and waits until its standard input
+ends, which it does when the process that has started it ends, even if that was killed.
+Then it ends the node and every process that came from it, and removes the folder of the
+job. If it has read something before, the node leaves its cluster in order first. It
+imports the standard library only.
+
+``start OPTIONS`` starts the processes of a node, as the command ``ray start`` does. It
+differs in one thing. Ray takes a loopback address for a wish to be reached from other
+machines: it would replace it by the machine's own address and listen on all interfaces.
 """
 
 from __future__ import annotations
@@ -22,11 +26,11 @@ import time
 
 # A variable with a random value, which all processes of the node inherit.
 MARK = "UNISONO_RAY_NODE"
-# What the keeper reads if the node shall leave in order.
-FAREWELL = b"farewell"
+# What the supervisor reads if the node shall leave its cluster in order.
+LEAVE = b"leave"
 # What the node prints, in the folder of the job.
 LOG = "node.log"
-# How long the node may take to say farewell to the others, and to end when killed.
+# How long the node may take to leave in order, and to end when killed.
 _STOP_SECONDS = 3.0
 _KILL_SECONDS = 10.0
 _PAUSE = 0.02
@@ -36,7 +40,7 @@ _PR_SET_PDEATHSIG = 1
 _PROC = pathlib.Path("/proc")
 
 
-def keep(folder: pathlib.Path, command: list[str]) -> int:
+def supervise(folder: pathlib.Path, command: list[str]) -> int:
     """Runs a node until standard input ends; returns its exit code."""
     with open(folder / LOG, "wb") as log:
         node = subprocess.Popen(
@@ -46,7 +50,7 @@ def keep(folder: pathlib.Path, command: list[str]) -> int:
             stderr=log,
             # A signal to the program, such as Ctrl-C, must not end the node before it.
             start_new_session=True,
-            preexec_fn=_end_with_keeper,
+            preexec_fn=_end_with_supervisor,
         )
     is_asked, is_wanted = threading.Event(), threading.Event()
     is_wanted.set()
@@ -64,8 +68,8 @@ def keep(folder: pathlib.Path, command: list[str]) -> int:
     return node.wait()
 
 
-def _end_with_keeper() -> None:
-    """Asks Linux to end this process, the node's, if its keeper is killed."""
+def _end_with_supervisor() -> None:
+    """Asks Linux to end this process, the node's, if its supervisor is killed."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
@@ -118,7 +122,27 @@ def _find_marked(node: subprocess.Popen[bytes]) -> list[int]:
     return found
 
 
-if __name__ == "__main__":
+def start(options: list[str]) -> None:
+    """Starts a node, and returns when it has ended."""
+    # Loaded here: only the process of a node needs them.
+    from ray._private import services
+    from ray.scripts import scripts
+
+    # Ray has no option for it. Ray 2.60 has this function; where it is gone, a node
+    # would be reached under the address of the machine.
+    services.resolve_ip_for_localhost = lambda host: host
+    scripts.cli(["start", "--block", *options])
+
+
+def main(role: str, *arguments: str) -> int:
+    """Runs the supervisor of a node, or the node; returns the exit code."""
+    if role == "start":
+        start(list(arguments))
+        return 0
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
-    sys.exit(keep(pathlib.Path(sys.argv[1]), sys.argv[2:]))
+    return supervise(pathlib.Path(arguments[0]), list(arguments[1:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
