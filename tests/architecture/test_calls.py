@@ -5,10 +5,8 @@ real programs run under a profiler (`walks`).
 """
 
 import json
-import pathlib
 import subprocess
 import sys
-import tomllib
 
 import pytest
 
@@ -20,39 +18,17 @@ APPLIERS = {"foundation/nest.py", "input/plan/elements.py"}
 APPLYING = "rewrite -> "
 
 
-def heights():
-    """Returns the height of each room, counted from the lowest layer."""
-    text = (sources.ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    contracts = tomllib.loads(text)["tool"]["importlinter"]["contracts"]
-    found = {}
-    for prefix, container in (("", "unisono._src"), ("input/", "unisono._src.input")):
-        (rooms,) = (
-            c["layers"] for c in contracts if c.get("containers") == [container]
-        )
-        found |= {prefix + name: i for i, name in enumerate(reversed(rooms))}
-    return found
-
-
-def room_of(module, other):
-    """Returns the room of a module.
-
-    If both modules are in `input`, it is the room inside `input`.
-    """
-    first, second, *_ = (*pathlib.PurePath(module).parts, "")
-    is_inside = first == "input" and other.startswith("input/")
-    return f"input/{second}" if is_inside else first
-
-
 def upward(edges):
     """Returns the calls from a lower room to a higher one."""
-    known = heights()
+    known = sources.heights()
     return {
         f"{caller}: {call}"
         for (caller, callee), calls in edges.items()
         for call in calls
         if caller not in APPLIERS
         and not call.startswith(APPLYING)
-        and known.get(room_of(callee, caller), 0) > known[room_of(caller, callee)]
+        and known.get(sources.room_of(callee, caller), 0)
+        > known[sources.room_of(caller, callee)]
     }
 
 

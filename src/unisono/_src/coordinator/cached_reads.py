@@ -37,9 +37,9 @@ def cache_variable_reads() -> Iterator[None]:
     5.0
     >>> strategy.shutdown()
     """
-    if ambient.current().reads is not None:
+    if ambient.current().servers.reads is not None:
         raise ValueError("cache_variable_reads scope cannot be nested")
-    with ambient.push(reads={}):
+    with ambient.push_servers(reads={}):
         yield
 
 

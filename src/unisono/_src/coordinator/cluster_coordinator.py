@@ -202,7 +202,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         """
         compiled = function.find_compiled(fn, None) or fn
         # The number of the worker is not known yet: it is an input of the program.
-        mark = ambient.push(worker=worker.INDEX)
+        mark = ambient.push_servers(worker=worker.INDEX)
         with self._tracing, self.strategy.scope(), mark:
             if shapes is not None:
                 self._expect(compiled, args, kwargs, shapes)
@@ -351,11 +351,11 @@ def experimental_get_current_worker_index() -> jax.Array | int:
         RuntimeError: called elsewhere.
     """
     frame = ambient.current()
-    if frame.worker == worker.INDEX:
+    if frame.servers.worker == worker.INDEX:
         found: jax.Array = host_inputs.take(frame.state, worker_data.NUMBER)
         return found
-    if frame.worker is not None:
-        return frame.worker
+    if frame.servers.worker is not None:
+        return frame.servers.worker
     raise RuntimeError(
         "Cannot retrieve the worker index. `get_worker_index` should only be called "
         "from within a function that is given to ClusterCoordinator.schedule, or to "

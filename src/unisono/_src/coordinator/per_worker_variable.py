@@ -38,7 +38,8 @@ def create(initial_value: Any, **kwargs: Any) -> PerWorkerVariable:
     frame = ambient.current()
     name = kwargs.get("name") or "Variable"
     value = creation.initial_array(initial_value, kwargs.get("dtype"), None, name)
-    with ambient.push(colocate=frame.placement.servers.place_for_workers()):
+    servers: Any = None if frame.placement is None else frame.placement.servers
+    with ambient.push(colocate=servers.place_for_workers()):
         cell = storage.Cell(
             storage.Policy.SERVER,
             value.shape,

@@ -349,7 +349,7 @@ def write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -
         )
         raise errors.add_section(ValueError(message), "No aggregation method")
     port = frame.port
-    if port.replicas == 1:
+    if port is None or port.is_alone:
         return _write_copy(cell, op, convert(cell, value), frame.copy)
     if port.is_spmd:
         combined = aggregation.combine_spmd(variable, value, port)

@@ -32,8 +32,8 @@ def read(variable: Any) -> jax.Array:
     # The cases, from special to general: a cached read, one component, one array, the
     # running replica's copy, the aggregate, and a copy that stands for all.
     source: frames.StateFrame = frame.state or frames.EAGER
-    if frame.reads is not None and cell.home is not None:
-        return servers.read_once(cell, source, frame.reads)  # type: ignore[no-any-return]
+    if frame.servers.reads is not None and cell.home is not None:
+        return servers.read_once(cell, source, frame.servers.reads)  # type: ignore[no-any-return]
     if variable.replica_index is not None and cell.policy is not Policy.CENTRAL:
         if cell.is_stacked:
             check_component(variable, frame)

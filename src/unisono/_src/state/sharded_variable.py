@@ -122,7 +122,7 @@ class ShardedVariable(array_operators.ArrayOperators):
         >>> ShardedVariable(parts).value().tolist()
         [1.0, 2.0]
         """
-        if ambient.current().is_lookup:
+        if ambient.current().servers.is_lookup:
             raise TypeError(
                 "Converting a ShardedVariable to a tensor is not allowed in an "
                 "embedding lookup: it would fetch the whole table."

@@ -70,7 +70,7 @@ def embedding_lookup(
     where = where if isinstance(where, jax.Array) else np.asarray(where)
     if where.size and not jnp.issubdtype(where.dtype, jnp.integer):
         raise TypeError(f"ids must be integers, received {where.dtype}.")
-    with ambient.push(is_lookup=True):
+    with ambient.push_servers(is_lookup=True):
         found = _take(find_own_variable(params), where)
     if max_norm is None:
         return found

@@ -308,7 +308,7 @@ class Generator:
         if frame.strategy is not self._strategy:
             return words
         # The counters of all replicas move alike, so each needs a key of its own.
-        number = frame.replica.replica_id_in_sync_group
+        number = ambient.replica().replica_id_in_sync_group
         own: jax.Array = philox.fold_in_replica(words, number)
         return own
 

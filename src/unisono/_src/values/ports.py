@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, Literal, TypeAlias, final
 
 import jax
 import numpy as np
@@ -27,6 +27,7 @@ class Port(abc.ABC):
     Attributes:
         replicas: how many replicas there are, over all workers.
         here: how many of them are in this process.
+        is_alone: whether there is no other replica.
         is_spmd: whether one program, traced once, stands for all replicas.
         has_merged: whether a merge_call has called a function of the user.
         has_tapes: whether the replica has opened a gradient tape.
@@ -34,7 +35,8 @@ class Port(abc.ABC):
 
     replicas: int
     here: int
-    is_spmd = False
+    is_alone: bool
+    is_spmd: bool
     has_merged = False
     has_tapes = False
 
@@ -43,6 +45,8 @@ class Port(abc.ABC):
 class Solo(Port):
     """The port of a single replica, which has nobody to exchange values with."""
 
+    is_alone: Literal[True] = True
+    is_spmd: Literal[False] = False
     replicas = here = 1
 
 
@@ -55,7 +59,8 @@ class SpmdPort(Port):
         outer_traces: the traces around the replica function.
     """
 
-    is_spmd = True
+    is_alone: Literal[False] = False
+    is_spmd: Literal[True] = True
 
     def __init__(self, topology: Topology, outer_traces: Sequence[Any]) -> None:
         self.replicas = topology.replicas
@@ -114,6 +119,9 @@ class LockstepPort(Port):
         creators: how many creators of variables there were then; those behind them
             were entered by the replica function.
     """
+
+    is_alone: Literal[False] = False
+    is_spmd: Literal[False] = False
 
     def __init__(
         self,
@@ -206,6 +214,10 @@ class LockstepPort(Port):
 
         outside.defvjp(forward, backward)
         return outside
+
+
+# A type checker tells them apart by `is_alone` and `is_spmd`.
+ReplicaPort: TypeAlias = Solo | SpmdPort | LockstepPort
 
 
 def _split_arrays(payload: Any) -> tuple[list[Any], tuple[Any, Any]]:
