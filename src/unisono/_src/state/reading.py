@@ -13,7 +13,7 @@ import numpy as np
 
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import ReduceOp, VariableAggregation
-from unisono._src.state import frames, mirroring, servers, storage
+from unisono._src.state import frames, mirroring, rows, servers, storage
 from unisono._src.state.storage import Policy
 from unisono._src.values import collectives, jax_tapes, ports
 from unisono._src.workers import eager_exchange
@@ -68,6 +68,31 @@ def _read_for_tape(variable: Any, tape: jax_tapes.Recording) -> jax.Array:
     return tape.follow(  # type: ignore[no-any-return]
         variable.state_cell, value, variable, variable.trainable
     )
+
+
+def read_rows(variable: Any, where: Any) -> jax.Array:
+    """Returns rows of a variable, as the running context sees it.
+
+    Args:
+        variable: the variable.
+        where: the positions; a row outside the variable is zeros.
+    """
+    frame = storage.check_strategy(variable.state_cell)
+    if frame.tape is not None:
+        return _read_rows_for_tape(variable, where, frame.tape)
+    source: frames.StateFrame = frame.state or frames.EAGER
+    return source.rows(variable.state_cell, rows.as_positions(where))
+
+
+def _read_rows_for_tape(
+    variable: Any, where: Any, tape: jax_tapes.Recording
+) -> jax.Array:
+    """Returns rows so that the open gradient tapes follow them."""
+    with ambient.push(tape=tape.outer):
+        found = read_rows(variable, where)
+    if variable.state_cell.home is None:
+        return rows.take(read(variable), rows.as_positions(where))  # type: ignore[no-any-return]
+    return tape.follow_rows(found, [(variable.state_cell, where, variable)])  # type: ignore[no-any-return]
 
 
 def read_stored(variable: Any) -> jax.Array:
