@@ -92,6 +92,7 @@ BUDGETS = {
     "compiled step": (6, 6),
     "run of a compiled function": (21, 9),
     "eager assign_add": (110, 12),
+    "eager assign_add of a number": (110, 12),
     "eager all_reduce": (150, 15),
     "next batch of rows": (40, 10),
 }

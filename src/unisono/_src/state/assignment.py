@@ -369,8 +369,10 @@ def write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -
         _write_cross(variable, op, combined, outer, False, is_combined=True)
         return copies_of(cell)
 
-    # A short question first: replicas that run eagerly give plain arrays.
-    is_plain = isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
+    # A short question first: replicas that run eagerly give plain arrays or numbers.
+    is_plain = isinstance(value, (jax.Array, int, float)) and not isinstance(
+        value, jax.core.Tracer
+    )
     payload = value if is_plain else aggregation.make_payload(value)
     new = port.meet(combine, payload)
     if frame.state is not None:
@@ -386,6 +388,8 @@ def _write_at_once(
     variable: Any, op: str, payloads: Sequence[Any]
 ) -> Sequence[Any] | None:
     """Combines the payloads and stores the result, if all are plain arrays.
+
+    So does one number of Python's that all replicas give.
 
     It computes on one device and copies the result to the others, because a program on
     several devices takes as long to start as all of this.

@@ -189,11 +189,15 @@ def _update(
     return old + total if sign > 0 else old - total
 
 
+# Python's numbers below this one keep their meaning in each signed type of `_EXACT`.
+_SMALL = 2**31
+
+
 def update_at_once(
     sign: int,
     op: ReduceOp,
     old: jax.Array,
-    parts: Sequence[jax.Array],
+    parts: Sequence[object],
     device: jax.Device,
 ) -> jax.Array | None:
     """Reduces `parts` and adds them to `old`, or replaces it, in one program.
@@ -202,18 +206,23 @@ def update_at_once(
         sign: 1 to add, -1 to subtract, 0 to replace.
         op: how the parts become one.
         old: an array on `device`.
-        parts: one per replica, or one for all.
+        parts: one per replica, or one for all, which may be a number of Python's.
         device: where to compute.
 
     Returns:
         The new array on `device`. None, and nothing is computed, if a part is no plain
-        array with the shape and type of `old`, or if one program could round values of
-        that type differently from single operations.
+        array with the shape and type of `old` and no number that it can hold, or if one
+        program could round values of that type differently from single operations.
     """
     if old.dtype not in _EXACT or (op is ReduceOp.MEAN and old.dtype.kind != "f"):
         return None
     placed = []
     for part in parts:
+        if len(parts) == 1 and isinstance(part, (int, float)):
+            kinds = "if" if type(part) is int else "f"
+            if old.shape or old.dtype.kind not in kinds or not abs(part) < _SMALL:
+                return None
+            part = jax.device_put(old.dtype.type(part), device)
         if not isinstance(part, ArrayImpl) or part.dtype != old.dtype:
             return None
         if part.shape != old.shape:
