@@ -65,9 +65,7 @@ def _read_for_tape(variable: Any, tape: jax_tapes.Recording) -> jax.Array:
     # The tapes around this one follow the value first; each adds a tangent of its own.
     with ambient.push(tape=tape.outer):
         value = read(variable)
-    return tape.follow(  # type: ignore[no-any-return]
-        variable.state_cell, value, variable, variable.trainable
-    )
+    return tape.follow(variable.state_cell, value, variable, variable.trainable)
 
 
 def read_rows(variable: Any, where: Any) -> jax.Array:
@@ -92,7 +90,7 @@ def _read_rows_for_tape(
         found = read_rows(variable, where)
     if variable.state_cell.home is None:
         return rows.take(read(variable), rows.as_positions(where))  # type: ignore[no-any-return]
-    return tape.follow_rows(found, [(variable.state_cell, where, variable)])  # type: ignore[no-any-return]
+    return tape.follow_rows(found, [(variable.state_cell, where, variable)])
 
 
 def read_stored(variable: Any) -> jax.Array:

@@ -7,26 +7,29 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
+import numpy as np
 from jax._src import core
 from jax._src.interpreters import ad, batching, partial_eval
 
 
-def current() -> Any:
+def current() -> jax.core.Trace:
     """Returns the trace that the running code belongs to."""
-    return core.trace_ctx.trace
+    found: jax.core.Trace = core.trace_ctx.trace
+    return found
 
 
 # Returns the trace that a tracer belongs to. JAX (0.10 to 0.12) keeps it in a private
 # attribute of all its tracers and has no public way to ask. If it goes away, no program
 # can be traced any more. This is no function of ours: tapes ask at every operation.
-trace_of = operator.attrgetter("_trace")
+trace_of: Callable[[object], Any] = operator.attrgetter("_trace")
 
 
-def base_trace(trace: Any = None) -> Any:
+def base_trace(trace: jax.core.Trace | None = None) -> jax.core.Trace:
     """Returns the trace that is below the gradients of `trace`, or of the running code.
 
     Args:
@@ -38,12 +41,12 @@ def base_trace(trace: Any = None) -> Any:
     return found
 
 
-def reading_trace() -> Any:
+def reading_trace() -> jax.core.Trace:
     """Returns the trace whose cached program would keep a value that is read now.
 
     Traces of gradients and of `jax.vmap` are skipped: JAX caches no program of them.
     """
-    found = core.trace_ctx.trace
+    found: jax.core.Trace = core.trace_ctx.trace
     transparent = (ad.JVPTrace, ad.LinearizeTrace, batching.BatchTrace)
     while isinstance(found, transparent):
         found = found.parent_trace
@@ -70,12 +73,13 @@ def forget_traced_functions() -> None:
     partial_eval.trace_to_jaxpr.cache_clear()
 
 
-def concrete_value(x: Any) -> Any:
+def concrete_value(x: object) -> jax.Array | np.ndarray | None:
     """Returns the array behind a tracer of gradients, if it is known; else None."""
-    return core.to_concrete_value(x)
+    found: jax.Array | np.ndarray | None = core.to_concrete_value(x)
+    return found
 
 
-def is_eager(trace: Any) -> bool:
+def is_eager(trace: jax.core.Trace) -> bool:
     """Whether `trace` computes at once."""
     return isinstance(trace, core.EvalTrace)
 
@@ -89,7 +93,7 @@ def compute_at_once() -> Iterator[None]:
         yield
 
 
-def enter(trace: Any) -> Any:
+def enter(trace: jax.core.Trace) -> AbstractContextManager[None]:
     """Returns a context manager whose block belongs to `trace`.
 
     Args:

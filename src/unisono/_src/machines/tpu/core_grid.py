@@ -137,7 +137,7 @@ class TPUTopology:
         return f"<Topology {shape}, {self.num_tasks} task(s)>"
 
 
-def _check_shape(mesh_shape: Any) -> np.ndarray:
+def _check_shape(mesh_shape: Sequence[int] | None) -> np.ndarray:
     shape = np.asarray([] if mesh_shape is None else mesh_shape, np.int32)
     if shape.shape != (RANK,) or (shape < 1).any():
         raise ValueError(
@@ -152,7 +152,9 @@ def _check_shape(mesh_shape: Any) -> np.ndarray:
     return shape
 
 
-def _check_coordinates(found: Any, shape: np.ndarray) -> np.ndarray:
+def _check_coordinates(
+    found: Sequence[Any] | np.ndarray | None, shape: np.ndarray
+) -> np.ndarray:
     places = np.asarray([] if found is None else found, np.int32)
     if places.ndim != 3 or places.shape[2] != len(shape):
         raise ValueError(
@@ -197,7 +199,7 @@ def _write(mesh_shape: Sequence[int], coordinates: np.ndarray) -> bytes:
     return made
 
 
-def _read(text: bytes) -> tuple[list[int], Any]:
+def _read(text: bytes) -> tuple[list[int], np.ndarray]:
     """Returns the shape and the coordinates in the bytes of a topology.
 
     Raises:
