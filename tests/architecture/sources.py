@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import functools
 import pathlib
+import tomllib
 
 ROOT = pathlib.Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "unisono"
@@ -78,3 +79,38 @@ def imported_packages(tree):
         elif isinstance(node, ast.ImportFrom):
             package = "unisono" if node.level else node.module.partition(".")[0]
             yield node.lineno, package
+
+
+def heights():
+    """Returns the height of each room, counted from the lowest layer."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    contracts = tomllib.loads(text)["tool"]["importlinter"]["contracts"]
+    found = {}
+    for prefix, container in (("", "unisono._src"), ("input/", "unisono._src.input")):
+        (rooms,) = (
+            c["layers"] for c in contracts if c.get("containers") == [container]
+        )
+        found |= {prefix + name: i for i, name in enumerate(reversed(rooms))}
+    return found
+
+
+def room_of(module, other):
+    """Returns the room of a module.
+
+    If both modules are in `input`, it is the room inside `input`.
+    """
+    first, second, *_ = (*pathlib.PurePath(module).parts, "")
+    is_inside = first == "input" and other.startswith("input/")
+    return f"input/{second}" if is_inside else first
+
+
+def imports_for_types(tree):
+    """Yields (module, name) for each `from` import that only type checkers read."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith(
+            "TYPE_CHECKING"
+        ):
+            for inner in ast.walk(ast.Module(node.body, [])):
+                if isinstance(inner, ast.ImportFrom) and inner.module:
+                    for alias in inner.names:
+                        yield inner.module, alias.asname or alias.name

@@ -45,6 +45,77 @@ def test_no_module_is_longer_than_its_budget():
     )
 
 
+# Import-linter does not count imports for types. These go up, by module, and say what a
+# higher room puts into an object of a lower one; a new one is a decision.
+UPWARD_TYPES = {
+    "foundation/ambient.py": {
+        "execution.contexts",
+        "execution.function",
+        "machines.topology",
+        "state.frames",
+        "state.storage",
+        "strategies.base",
+        "values.jax_tapes",
+        "values.ports",
+    },
+}
+
+
+def upward_types(source):
+    """Returns the modules of higher rooms that a module imports for types only."""
+    heights, own = sources.heights(), source.name.removeprefix("src/unisono/_src/")
+    found = {}
+    for module, name in sources.imports_for_types(source.tree):
+        target = module.removeprefix("unisono._src.")
+        path = target.replace(".", "/") + "/"
+        above, below = sources.room_of(path, own), sources.room_of(own, path)
+        is_known = above in heights and below in heights
+        if is_known and heights[above] > heights[below]:
+            found.setdefault(target, set()).add(name)
+    return found
+
+
+def test_imports_for_types_that_go_up_are_listed():
+    found = {
+        source.name.removeprefix("src/unisono/_src/"): set(modules)
+        for source in sources.all_sources()
+        if not source.is_facade and (modules := upward_types(source))
+    }
+    assert found == UPWARD_TYPES, (
+        "expected imports under TYPE_CHECKING to go up only where UPWARD_TYPES says; "
+        f"received {found}. Declare a protocol in the lower room, or list the import."
+    )
+
+
+def test_no_public_class_needs_an_import_for_types_that_goes_up():
+    # `typing.get_type_hints` cannot find such a name.
+    used = {
+        f"{source.name}:{node.lineno}": name
+        for source in sources.all_sources()
+        if not source.is_facade
+        for modules in [upward_types(source)]
+        if modules
+        for node in _public_definitions(source.tree)
+        for name in set().union(*modules.values())
+        if any(getattr(n, "id", None) == name for n in ast.walk(node))
+    }
+    assert not used, f"expected public classes to name what they import, got {used}."
+
+
+def _public_definitions(tree):
+    """Yields the classes and functions of a module that are given to `publish`."""
+    published = {
+        ast.unparse(given)
+        for node in tree.body
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+        if ast.unparse(node.value.func).endswith("publish")
+        for given in (*node.value.args, *(k.value for k in node.value.keywords))
+    }
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name in published:
+            yield node
+
+
 # Test modules that test a whole room instead of one module.
 WHOLE_ROOMS = frozenset(
     {
@@ -75,12 +146,12 @@ def test_unit_tests_stand_where_the_modules_stand_that_they_test():
 def test_no_two_classes_of_a_room_have_the_same_name():
     places = collections.defaultdict(list)
     for source in sources.all_sources():
-        room = source.path.relative_to(sources.PACKAGE).parts[:2]
+        room = source.name.removeprefix("src/unisono/_src/").partition("/")[0]
         for node in ast.walk(source.tree):
             if isinstance(node, ast.ClassDef):
                 name = room, node.name.lstrip("_")
                 places[name].append(f"{source.name}:{node.lineno}")
-    shared = {name: where for (_, name), where in places.items() if len(where) > 1}
+    shared = {name: where for name, where in places.items() if len(where) > 1}
     assert not shared, (
         "expected each class to have a name of its own in its room, a leading "
         f"underscore left out, received {shared}; name each after what it is."

@@ -264,6 +264,7 @@ def everyday():
     strategy, one = mirrored(2), jnp.ones(2)
     with strategy.scope():
         mean = uni.Variable(jnp.zeros(2), aggregation=uni.VariableAggregation.MEAN)
+        number = uni.Variable(0.0, aggregation=uni.VariableAggregation.MEAN)
     made: list[object] = [None]
 
     @uni.function
@@ -294,6 +295,9 @@ def everyday():
         "run of a compiled function": lambda: strategy.run(replica_step),
         "eager run of nothing": lambda: strategy.run(lambda: None),
         "eager assign_add": lambda: strategy.run(lambda: mean.assign_add(one)),
+        "eager assign_add of a number": lambda: strategy.run(
+            lambda: number.assign_add(1.0)
+        ),
         "eager all_reduce": lambda: strategy.run(all_reduce),
         "scope": inside(lambda: None),
         "scope with a new variable": inside(create),

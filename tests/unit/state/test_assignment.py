@@ -1,6 +1,9 @@
-"""What threads assign at the same time is not lost."""
+"""What threads assign at once is not lost; replicas assign numbers as arrays."""
+
+import math
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import unisono as tf
@@ -132,3 +135,62 @@ def test_a_change_that_fails_gives_the_lock_back():
     assert v.numpy() == 2.0
     assert storage.LOCK.acquire(blocking=False)
     storage.LOCK.release()
+
+
+# A number of Python's takes the short way of arrays where the result is the same.
+NUMBERS = {
+    "float": (0.5, jnp.float32, "MEAN", 0.5),
+    "int in float": (3, jnp.float32, "MEAN", 3.0),
+    "int in int": (3, jnp.int32, "ONLY_FIRST_REPLICA", 3),
+    "bool in float": (True, jnp.float32, "MEAN", 1.0),
+    "NumPy's float": (np.float64(0.5), jnp.float32, "MEAN", 0.5),
+    "unsigned": (3, jnp.uint32, "ONLY_FIRST_REPLICA", 3),
+    "narrow": (0.5, jnp.bfloat16, "MEAN", 0.5),
+    "large": (2.0**40, jnp.float32, "MEAN", 2.0**40),
+    "not a number": (math.nan, jnp.float32, "MEAN", math.nan),
+}
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_replicas_assign_a_number_of_pythons(kind):
+    given, dtype, aggregation, expected = NUMBERS[kind]
+    v = variable(mirrored(2), jnp.zeros((), dtype), aggregation)
+    new = mirrored(2).run(lambda: v.assign_add(given))
+    assert v.dtype == dtype
+    for found in (*new.values, *v.values, v):
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(np.asarray(found, np.float64), expected)
+    mirrored(2).run(lambda: v.assign_sub(given))
+    mirrored(2).run(lambda: v.assign(given))
+    np.testing.assert_array_equal(np.asarray(v, np.float64), expected)
+
+
+def test_replicas_that_give_different_numbers_assign_their_mean():
+    v = variable(mirrored(2), 0.0, "MEAN")
+    context = tf.distribute.get_replica_context
+    mirrored(2).run(
+        lambda: v.assign_add(float(context().replica_id_in_sync_group) + 1.0)
+    )
+    assert float(v.numpy()) == 1.5
+
+
+@pytest.mark.parametrize(
+    ("given", "value", "error"),
+    [
+        (0.5, jnp.zeros((), jnp.int32), TypeError),
+        (2**40, jnp.zeros((), jnp.int32), OverflowError),
+        (-1, jnp.zeros((), jnp.uint32), OverflowError),
+        (0.5, jnp.zeros(2), ValueError),
+    ],
+)
+def test_replicas_cannot_assign_a_number_that_does_not_fit(given, value, error):
+    v = variable(mirrored(2), value, "ONLY_FIRST_REPLICA")
+    with pytest.raises(error):
+        mirrored(2).run(lambda: v.assign_add(given))
+    assert not np.asarray(v).any()
+
+
+def test_replicas_cannot_sum_one_number():
+    v = variable(mirrored(2), 0.0, "SUM")
+    with pytest.raises(ValueError, match="SUM"):
+        mirrored(2).run(lambda: v.assign_add(1.0))

@@ -13,7 +13,7 @@ from unisono._src.execution import signature, traced_function
 from unisono._src.execution.specs import PerReplicaSpec, TensorSpec
 from unisono._src.foundation import errors, nest
 from unisono._src.foundation.public_names import publish
-from unisono._src.state import variable_registry, variables
+from unisono._src.state import variable_identity, variables
 from unisono._src.values import distributed
 
 # The sizes that stand for one that a spec leaves open. A size of the result that is not
@@ -66,7 +66,7 @@ class ConcreteFunction:
         self._bound.apply_defaults()
         self.name = first.name
         self.structured_input_signature = (self._bound.args, self._bound.kwargs)
-        found = (variable_registry.find(cell) for cell in _cells(first))
+        found = (variable_identity.find(cell) for cell in _cells(first))
         self.variables = tuple(v for v in found if v is not None)
         specs = [x for x in nest.leaves(list(given)) if isinstance(x, TensorSpec)]
         captured = [TensorSpec(v.shape, v.dtype, v.name) for v in self.variables]

@@ -434,9 +434,8 @@ def merge_replicas(
         args: this replica's positional arguments.
         kwargs: this replica's keyword arguments.
     """
-    frame = ambient.current()
-    strategy = frame.replica.strategy
-    return merging.merge(strategy, frame.port, merge_fn, args, kwargs or {})
+    strategy, port = ambient.replica().strategy, ambient.current().port
+    return merging.merge(strategy, port, merge_fn, args, kwargs or {})
 
 
 def require_replica_context(context: ReplicaContext) -> None:

@@ -587,9 +587,7 @@ def current_mesh(frame: ambient.Frame) -> Topology | None:
     return topology
 
 
-def find_compiled(
-    fn: Any, host: Function[..., Any] | None
-) -> Function[..., Any] | None:
+def find_compiled(fn: Any, host: ambient.Host | None) -> Function[..., Any] | None:
     """Return the compiled form of a replica function, or None if it has none.
 
     Args:

@@ -566,7 +566,7 @@ class GradientTape:
                 "gradients (or jacobians)"
             )
         recording, inner = self._recording, ambient.current().tape
-        if _is_around(recording, inner) and inner.is_recording:
+        if inner and _is_around(recording, inner) and inner.is_recording:
             raise RuntimeError(
                 "The gradient of an outer GradientTape was asked for inside an inner "
                 "one, which could not follow it. Leave the inner block first, or "
@@ -615,13 +615,12 @@ def _separate_versions() -> None:
         trace_versions.EAGER.note_change()
 
 
-def _is_around(recording: Recording, inner: Recording | None) -> bool:
+def _is_around(recording: Recording, inner: Recording) -> bool:
     """Whether `recording` is one of those around `inner`."""
-    while inner is not None:
-        inner = inner.outer
-        if inner is recording:
-            return True
-    return False
+    around = inner.outer
+    while around is not None and around is not recording:
+        around = around.outer
+    return around is not None
 
 
 def _check_batches(target: tuple[int, ...], source: tuple[int, ...]) -> None:

@@ -55,6 +55,7 @@ class _Replica:
 
     Attributes:
         frame: the context frame that it runs in.
+        port: how it meets the others.
         settings: JAX's settings as it left them.
         enter: the settings to change when it resumes.
         leave: the settings to change when it pauses.
@@ -66,9 +67,14 @@ class _Replica:
     """
 
     def __init__(
-        self, frame: ambient.Frame, settings: tuple[Any, ...], greenlet: Any
+        self,
+        frame: ambient.Frame,
+        port: ports.LockstepPort,
+        settings: tuple[Any, ...],
+        greenlet: Any,
     ) -> None:
         self.frame = frame
+        self.port = port
         self.settings = settings
         self.enter: _Changes = []
         self.leave: _Changes = []
@@ -138,7 +144,7 @@ def run(placement: storage.Placement, calls: Sequence[Callable[[], Any]]) -> lis
         if is_eager:
             # As in TensorFlow, whose eager replicas are threads that begin without it.
             frame = frame._replace(names="")
-        replica = _Replica(frame, common.settings, greenlet.greenlet(call))
+        replica = _Replica(frame, port, common.settings, greenlet.greenlet(call))
         if is_eager:
             _give_device(replica, topology.devices[i], common)
         else:
@@ -212,7 +218,7 @@ def _resume(replica: _Replica, common: _Surroundings, answer: tuple[Any, ...]) -
         given = replica.greenlet.switch(*answer)
     except FloatingPointError as error:
         # JAX, with `jax_debug_nans`, knows the operation, but not the replica.
-        error.add_note(f"It was computed on replica {replica.frame.port.index}.")
+        error.add_note(f"It was computed on replica {replica.port.index}.")
         raise
     finally:
         _restore_common(replica, common)
@@ -220,9 +226,9 @@ def _resume(replica: _Replica, common: _Surroundings, answer: tuple[Any, ...]) -
         replica.frame = ambient.swap(outer)
     # What the greenlet gave is a request if it waits, and its result if it has ended.
     if replica.greenlet.dead:
-        if replica.frame.port.has_tapes:
+        if replica.port.has_tapes:
             # Values of its tapes, all of which have ended, are plain arrays again.
-            jax_tapes.go_back(replica.frame.port.level)
+            jax_tapes.go_back(replica.port.level)
             given = nest.map_structure(jax_tapes.lower, given)
         replica.result = given
     else:
@@ -281,7 +287,7 @@ def _stop(replica: _Replica, common: _Surroundings) -> None:
         _log.warning(
             "Replica %d raised an error while it was ended because another replica "
             "had failed or had returned early.",
-            replica.frame.port.index,
+            replica.port.index,
             exc_info=True,
         )
     finally:

@@ -98,7 +98,7 @@ def own_parts(tree: Any) -> Any:
 def _own_part(x: distributed.PerReplica) -> Any:
     """Return the traced replica's part of a value that was made outside replicas."""
     index = jax.lax.axis_index(AXIS)
-    every = x.complete(ambient.current().placement.topology)
+    every = x.complete(ambient.topology())
     return jnp.stack([jnp.asarray(p) for p in every.values])[index]
 
 
@@ -133,7 +133,7 @@ def _merge_lockstep(
     """Wait for all replicas that take turns, and call `merge_fn` once for them."""
 
     def combine(payloads: list[Any]) -> Sequence[Any]:
-        topology = ambient.current().placement.topology
+        topology = ambient.topology()
         wrap = functools.partial(distributed.PerReplica, topology=topology)
         merged_args = distributed.regroup([p[0] for p in payloads], wrap)
         merged_kwargs = distributed.regroup([p[1] for p in payloads], wrap)

@@ -12,7 +12,6 @@ import numpy as np
 from unisono._src.execution import program_reduction
 from unisono._src.foundation import ambient, nest
 from unisono._src.foundation.options import CommunicationOptions, ReduceOp
-from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
 from unisono._src.values import collectives, gradient_packing, indexed_slices
 from unisono._src.values.array_operators import operand
@@ -38,7 +37,11 @@ def all_reduce(
         )
     # Between CPUs of several processes few large collectives are faster than many
     # small ones (decision 0019).
-    if port.is_spmd and gradient_packing.is_worthwhile(placement.topology):
+    if (
+        placement is not None
+        and port.is_spmd
+        and gradient_packing.is_worthwhile(placement.topology)
+    ):
         chosen = placement.communication.merge(options)
         return _reduce_together(port, op, value, chosen.bytes_per_pack)
     return nest.map_structure(lambda x: _reduce_leaf(port, op, x), value)
@@ -69,7 +72,7 @@ def _reduce_leaf(port: Any, op: ReduceOp, x: Any) -> Any:
         return indexed_slices.map_tree(lambda a: _reduce_leaf(port, op, a), x)
     devices = _result_devices()
 
-    topology = ambient.current().placement.topology
+    topology = ambient.topology()
 
     def combine(parts: list[Any]) -> Sequence[Any]:
         every = collectives.all_parts(parts, topology, f"all_reduce {op.value}")
@@ -115,7 +118,7 @@ def _gather_leaf(port: Any, axis: int, x: Any) -> Any:
         return collectives.gather_local(x, axis)
     devices = _result_devices()
     sizes: list[int] = []
-    topology = ambient.current().placement.topology
+    topology = ambient.topology()
 
     def combine(parts: list[Any]) -> Sequence[Any]:
         every = collectives.all_parts(parts, topology, "all_gather")
@@ -139,7 +142,7 @@ def _gather_leaf(port: Any, axis: int, x: Any) -> Any:
 def _result_devices() -> Sequence[Any]:
     """Return the device for each replica's result: None for each while tracing."""
     frame = ambient.current()
-    topology: Topology = frame.placement.topology
+    topology = ambient.topology()
     if (frame.state or frames.EAGER).is_compiled:
         # In a program the replicas of all workers take turns, and XLA places the
         # values.

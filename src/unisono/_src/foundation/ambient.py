@@ -9,8 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
-from typing import Any, NamedTuple, final
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
+
+if TYPE_CHECKING:
+    # A frame names what the rooms above put in it, and calls nothing of it.
+    import jax
+
+    from unisono._src.execution.contexts import ReplicaContext
+    from unisono._src.execution.function import Function
+    from unisono._src.machines.topology import Topology
+    from unisono._src.state.frames import StateFrame
+    from unisono._src.state.storage import Cell, Placement
+    from unisono._src.strategies.base import Strategy
+    from unisono._src.values.jax_tapes import Recording
+    from unisono._src.values.ports import ReplicaPort
 
 # The modes of TensorFlow. CROSS sees all replicas, as in a scope or a merge; REPLICA is
 # one of them, also the only one outside every strategy; UPDATE is CROSS that writes one
@@ -18,6 +31,30 @@ from typing import Any, NamedTuple, final
 CROSS = "cross-replica"
 REPLICA = "replica"
 UPDATE = "update"
+
+
+class Host(Protocol):
+    """A `function` that runs on the host, where only its runs are compiled."""
+
+    def compiled_run(self, fn: Callable[..., Any]) -> Function[..., Any]:
+        """Return the compiled form of a replica function."""
+
+
+@final
+class ServerUse(NamedTuple):
+    """The part of a context that only parameter servers need.
+
+    Attributes:
+        worker: the number of the worker whose dataset function runs; -1 while a
+            function is traced that any worker may run; None elsewhere.
+        is_lookup: whether an embedding lookup runs, which must not read whole tables.
+        reads: the values that `cache_variable_reads` keeps, by cell and by the id of
+            the frame that read it; None outside it.
+    """
+
+    worker: int | None = None
+    is_lookup: bool = False
+    reads: dict[tuple[Cell, int], jax.Array] | None = None
 
 
 @final
@@ -28,7 +65,7 @@ class Frame(NamedTuple):
         strategy: the current strategy, or None for the default one.
         mode: CROSS, REPLICA or UPDATE.
         replica: the `ReplicaContext` of a REPLICA frame, else None.
-        port: the `ports.Port` through which this replica meets the others.
+        port: the port through which this replica meets the others.
         copy: the index of the copy being updated in an UPDATE frame, or of the replica
             whose copies are read in a REPLICA frame; None elsewhere.
         placement: the `storage.Placement` of new variables; None outside every scope.
@@ -40,29 +77,24 @@ class Frame(NamedTuple):
         updating: in a program, the mirrored cell whose copies are updated as one.
         tape: the `jax_tapes.Recording` of the innermost gradient tape, or None.
         names: the prefix that `name_scope` gives to names of variables.
-        worker: the number of the worker whose dataset function runs; -1 while a
-            function is traced that any worker may run; None elsewhere.
-        is_lookup: whether an embedding lookup runs, which must not read whole tables.
-        reads: the values that `cache_variable_reads` keeps, by cell; None outside it.
+        servers: what only parameter servers need.
     """
 
-    strategy: Any = None
+    strategy: Strategy | None = None
     mode: str = REPLICA
-    replica: Any = None
-    port: Any = None
+    replica: ReplicaContext | None = None
+    port: ReplicaPort | None = None
     copy: int | None = None
-    placement: Any = None
-    state: Any = None
-    colocate: Any = None
-    creators: tuple[Any, ...] = ()
+    placement: Placement | None = None
+    state: StateFrame | None = None
+    colocate: object = None
+    creators: tuple[Callable[..., Any], ...] = ()
     outer_creators: int = 0
-    host: Any = None
-    updating: Any = None
-    tape: Any = None
+    host: Host | None = None
+    updating: Cell | None = None
+    tape: Recording | None = None
     names: str = ""
-    worker: int | None = None
-    is_lookup: bool = False
-    reads: dict[Any, Any] | None = None
+    servers: ServerUse = ServerUse()
 
 
 # One object: `is_root` compares by identity, at every call of a compiled function.
@@ -97,6 +129,30 @@ def is_root() -> bool:
     return _local.frame is ROOT
 
 
+def topology() -> Topology:
+    """Return the replicas of the scope that the running code is in.
+
+    Raises:
+        RuntimeError: the code is outside every scope.
+    """
+    placement = _local.frame.placement
+    if placement is None:
+        raise RuntimeError("There are no replicas outside the scope of a strategy.")
+    return placement.topology
+
+
+def replica() -> ReplicaContext:
+    """Return the context of the replica that runs.
+
+    Raises:
+        RuntimeError: no strategy runs the code as a replica.
+    """
+    found = _local.frame.replica
+    if found is None:
+        raise RuntimeError("No replica runs: call this in a function given to `run`.")
+    return found
+
+
 def swap(frame: Frame) -> Frame:
     """Make `frame` current and return the one it replaces."""
     old = _local.frame
@@ -116,6 +172,13 @@ def set_root(frame: Frame) -> None:
     """
     _local.root = frame
     _local.frame = frame
+
+
+def push_servers(
+    **changes: Any,
+) -> contextlib.AbstractContextManager[Frame]:
+    """Run a block under the current frame with other fields of its `servers`."""
+    return push(servers=_local.frame.servers._replace(**changes))
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ type to NumPy, to JAX and to Python.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
@@ -14,9 +15,10 @@ import numpy as np
 from unisono._src.foundation import nest
 
 
-def _numpy(self: Any) -> Any:
+def _numpy(self: Any) -> np.generic:
     """Returns the plain NumPy number."""
-    return self[()]
+    number: np.generic = self[()]
+    return number
 
 
 def _repr(self: Any) -> str:
@@ -41,16 +43,16 @@ class HostBool(np.ndarray):
         return repr(np.bool_(self))
 
     def __array_wrap__(
-        self, array: Any, context: Any = None, scalar: Any = None
+        self, array: np.ndarray, context: object = None, scalar: bool = False
     ) -> Any:
         # What NumPy makes of it is an ordinary array or number.
         return array[()] if array.ndim == 0 else array
 
 
-def _comparison(name: str) -> Any:
+def _comparison(name: str) -> Callable[[Any, object], Any]:
     """Returns a comparison of numbers whose result has the method `numpy`."""
 
-    def compare(self: Any, other: Any) -> Any:
+    def compare(self: Any, other: object) -> Any:
         # `self[()]` is the plain number: the comparison of `self` is this function.
         found = getattr(self[()], name)(other)
         return np.asarray(found).view(HostBool) if type(found) is np.bool_ else found
@@ -101,7 +103,7 @@ for _name, _method in _METHODS.items():
 _WITH_NUMPY[np.int64] = HostInt64
 
 
-def to_host_number(x: Any) -> Any:
+def to_host_number(x: object) -> Any:
     """Returns a NumPy number with the method `numpy`, and anything else as it is.
 
     >>> to_host_number(np.float32(3)), to_host_number(np.float32(3)).numpy()
@@ -113,7 +115,7 @@ def to_host_number(x: Any) -> Any:
     return x if kind is None else kind(x)
 
 
-def to_host_numbers(x: Any) -> Any:
+def to_host_numbers(x: object) -> Any:
     """Returns `x` with the method `numpy` on every NumPy number in its structure.
 
     A structure without such numbers stays the same object.

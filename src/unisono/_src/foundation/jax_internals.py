@@ -11,11 +11,11 @@ JAX, so it takes its one name from `jaxlib` by itself.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import importlib
 import operator
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NoReturn, Protocol, final
 
 import jax
@@ -118,34 +118,26 @@ _PARTIAL = "jax._src.interpreters.partial_eval"
 _PXLA = "jax._src.interpreters.pxla"
 
 
-class Trace(Protocol):
-    """What JAX does with operations: compute them, record them, differentiate them."""
-
-    @property
-    def parent_trace(self) -> Trace:
-        """The trace around one of gradients or of `jax.vmap`; others have none."""
-
-
 class _TraceContext(Protocol):
-    trace: Any
+    trace: jax.core.Trace
 
-    def set_trace(self, trace: Any) -> None: ...
+    def set_trace(self, trace: jax.core.Trace) -> None: ...
 
 
 # Which trace the running code belongs to. There is no public way to ask.
 trace_context: _TraceContext = _find(TRACES, _CORE, "trace_ctx")
 is_top_level: Callable[[], bool] = _find(TRACES, _CORE, "trace_ctx.is_top_level")
-set_current_trace: Callable[[Trace], contextlib.AbstractContextManager[None]] = _find(
-    TRACES, _CORE, "set_current_trace"
-)
+set_current_trace: Callable[
+    [jax.core.Trace], contextlib.AbstractContextManager[None]
+] = _find(TRACES, _CORE, "set_current_trace")
 eval_context: Callable[[], contextlib.AbstractContextManager[None]] = _find(
     TRACES, _CORE, "eval_context"
 )
 to_concrete_value: Callable[[object], Any] = _find(TRACES, _CORE, "to_concrete_value")
-EvalTrace: type[Trace] = _find(TRACES, _CORE, "EvalTrace")
-JVPTrace: type[Trace] = _find(TRACES, _AD, "JVPTrace")
+EvalTrace: Any = _find(TRACES, _CORE, "EvalTrace")
+JVPTrace: Any = _find(TRACES, _AD, "JVPTrace")
 LinearizeTrace: Any = _find(TAPES, _AD, "LinearizeTrace")
-BatchTrace: type[Trace] = _find(TRACES, "jax._src.interpreters.batching", "BatchTrace")
+BatchTrace: Any = _find(TRACES, "jax._src.interpreters.batching", "BatchTrace")
 # The cache that outlives programs. It is cleared, or it grows without a limit.
 trace_to_jaxpr: Any = _find(TRACES, _PARTIAL, "trace_to_jaxpr")
 # The trace that a tracer belongs to; an attribute of every tracer.

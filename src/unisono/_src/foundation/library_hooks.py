@@ -16,7 +16,11 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, cast, final
+from typing import TYPE_CHECKING, Any, cast, final
+
+if TYPE_CHECKING:
+    import numpy as np
+    from jax.typing import ArrayLike
 
 
 class Held(abc.ABC):
@@ -46,7 +50,7 @@ class Held(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype[Any]:
         """The type of the elements."""
 
     @abc.abstractmethod
@@ -59,7 +63,7 @@ class Held(abc.ABC):
         """
 
     @abc.abstractmethod
-    def assign(self, value: Any) -> None:
+    def assign(self, value: ArrayLike) -> None:
         """Set the value, or the first value of a variable that has none yet."""
 
     @abc.abstractmethod
@@ -83,7 +87,7 @@ class Branch:
         below: returns the children of the node, by name.
     """
 
-    def __init__(self, owner: Any, below: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, owner: object, below: Callable[[], dict[str, Any]]) -> None:
         self.owner, self._below = owner, below
 
     def _checkpoint_children(self) -> dict[str, Any]:
@@ -94,7 +98,7 @@ class Keeper(abc.ABC):
     """Finds the state of a library's objects, for checkpoints and exported models."""
 
     @abc.abstractmethod
-    def __getitem__(self, obj: Any) -> Held | dict[str, Any] | None:
+    def __getitem__(self, obj: object) -> Held | dict[str, Any] | None:
         """Return the state of an object.
 
         Returns:
@@ -103,7 +107,7 @@ class Keeper(abc.ABC):
         """
 
     @abc.abstractmethod
-    def make_forward(self, obj: Any) -> Any:
+    def make_forward(self, obj: object) -> Any:
         """Return the function that an object is, if it is a model.
 
         Returns:
@@ -117,10 +121,10 @@ class Keeper(abc.ABC):
 
     # Most libraries need neither of the next two, so they are not abstract.
 
-    def prepare(self, obj: Any) -> None:  # noqa: B027
+    def prepare(self, obj: object) -> None:  # noqa: B027
         """Let an object create the variables that are about to be restored."""
 
-    def watch(self, obj: Any, then: Callable[[], None]) -> None:  # noqa: B027
+    def watch(self, obj: object, then: Callable[[], None]) -> None:  # noqa: B027
         """Call `then` once, when an object may have created more variables."""
 
 
@@ -300,7 +304,7 @@ def _thread_locals() -> list[object]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _library(kind: Any, modules: tuple[str, ...]) -> str | None:
+def _library(kind: type, modules: tuple[str, ...]) -> str | None:
     """Return the module of the library that a class or one of its bases belongs to."""
     # Bases too: a program's own subclass of a model is one of the library's.
     for base in kind.__mro__:
@@ -311,7 +315,7 @@ def _library(kind: Any, modules: tuple[str, ...]) -> str | None:
     return None
 
 
-def _companion_of(obj: Any) -> Companion | None:
+def _companion_of(obj: object) -> Companion | None:
     """Return the companion of the loaded library that has an object's class."""
     # mypy does not take a class for the hashable argument that `lru_cache` wants.
     module = _library(cast(Any, type(obj)), tuple(known))
@@ -320,13 +324,13 @@ def _companion_of(obj: Any) -> Companion | None:
     return known[module]
 
 
-def keeper_of(obj: Any) -> Keeper | None:
+def keeper_of(obj: object) -> Keeper | None:
     """Return the keeper of an object, or None if no loaded library has its class."""
     companion = _companion_of(obj)
     return None if companion is None else companion.keeper
 
 
-def adopt(obj: Any, strategy: Any) -> None:
+def adopt(obj: object, strategy: object) -> None:
     """Bring an object that was made outside every scope into a strategy.
 
     Raises:
@@ -341,7 +345,7 @@ def adopt(obj: Any, strategy: Any) -> None:
     companion.adopt(obj, strategy)
 
 
-def find_state(obj: Any) -> Held | dict[str, Any] | None:
+def find_state(obj: object) -> Held | dict[str, Any] | None:
     """Return the state of an object of a library, as `Keeper` does, or None."""
     keeper = keeper_of(obj)
     return None if keeper is None else keeper[obj]

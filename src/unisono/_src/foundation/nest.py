@@ -9,11 +9,13 @@ from __future__ import annotations
 import collections
 import copy
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
 from unisono._src.foundation.tensor_shape import TensorShape
+
+_Made = TypeVar("_Made", bound=MutableMapping[Any, Any])
 
 
 def is_nested(x: object) -> bool:
@@ -41,7 +43,7 @@ def keys(x: Mapping[Any, Any]) -> list[Any]:
         return list(x)
 
 
-def rebuild(like: Any, children: Sequence[Any]) -> Any:
+def rebuild(like: object, children: Sequence[Any]) -> Any:
     """Returns a container of the type and keys of `like` with other children.
 
     >>> rebuild({"b": 1, "a": 2}, [3, 4])
@@ -55,19 +57,21 @@ def rebuild(like: Any, children: Sequence[Any]) -> Any:
             # `defaultdict`.
             return _fill(copy.copy(like), keys(like), children)
         return _rebuild_own(like, dict(zip(keys(like), children, strict=True)))
-    if hasattr(like, "_fields"):  # A named tuple.
-        return type(like)(*children)
-    return type(like)(children)
+    kind: Any = type(like)
+    # A named tuple takes its fields one by one.
+    return kind(*children) if hasattr(like, "_fields") else kind(children)
 
 
-def _fill(made: Any, keys: Sequence[Any], children: Sequence[Any]) -> Any:
+def _fill(made: _Made, keys: Sequence[Any], children: Sequence[Any]) -> _Made:
     """Returns a mapping, whose order of keys it keeps, with other children."""
     for key, child in zip(keys, children, strict=True):
         made[key] = child
     return made
 
 
-def _rebuild_own(like: Mapping[Any, Any], children: dict[Any, Any]) -> Any:
+def _rebuild_own(
+    like: Mapping[Any, Any], children: dict[Any, Any]
+) -> Mapping[Any, Any]:
     """Returns a mapping of a class of the program's own with other children.
 
     It is made anew: a copy of the object may share its contents with it.
@@ -87,7 +91,7 @@ def _rebuild_own(like: Mapping[Any, Any], children: dict[Any, Any]) -> Any:
     cause: Any = "the object that it made has other keys"
     for make in ways:
         try:
-            made = make()
+            made: Mapping[Any, Any] = make()
         except (TypeError, ValueError) as error:
             cause = error
         else:
@@ -109,7 +113,7 @@ def children(x: Any) -> list[Any]:
     return [x[key] for key in keys(x)] if isinstance(x, Mapping) else list(x)
 
 
-def map_structure(fn: Callable[[Any], Any], x: Any) -> Any:
+def map_structure(fn: Callable[[Any], Any], x: object) -> Any:
     """Returns the structure `x` with `fn` applied to every leaf.
 
     >>> map_structure(lambda v: v + 1, {"a": [1, (2,)]})
@@ -120,20 +124,20 @@ def map_structure(fn: Callable[[Any], Any], x: Any) -> Any:
     return fn(x)
 
 
-def is_whole(x: Any) -> bool:
+def is_whole(x: object) -> bool:
     """Returns whether `x` is another library's object with variables of a strategy.
 
     Such an object must stay whole, although JAX could flatten it: JAX would build
     another object that has arrays in place of the variables.
     """
 
-    def is_variable(y: Any) -> bool:
+    def is_variable(y: object) -> bool:
         return hasattr(type(y), "_unisono_variable")
 
     return any(map(is_variable, jax.tree.leaves(x, is_leaf=is_variable)))
 
 
-def map_leaves(fn: Callable[[Any], Any], x: Any, leaf_type: type) -> Any:
+def map_leaves(fn: Callable[[Any], Any], x: object, leaf_type: type) -> Any:
     """Returns `x` with `fn` applied to every leaf, also in structures only JAX knows.
 
     Args:
@@ -142,7 +146,7 @@ def map_leaves(fn: Callable[[Any], Any], x: Any, leaf_type: type) -> Any:
         leaf_type: a type whose objects are leaves, although JAX could flatten them.
     """
 
-    def apply(x: Any) -> Any:
+    def apply(x: object) -> object:
         if x is None or isinstance(x, leaf_type) or jax.tree_util.all_leaves([x]):
             return fn(x)
         # Only if JAX could take it apart, because to look costs a walk.
@@ -153,7 +157,7 @@ def map_leaves(fn: Callable[[Any], Any], x: Any, leaf_type: type) -> Any:
     return map_structure(apply, x)
 
 
-def leaves(x: Any) -> Iterator[Any]:
+def leaves(x: object) -> Iterator[Any]:
     """Yields every leaf of `x`, depth first.
 
     >>> list(leaves([1, {"a": 2}]))

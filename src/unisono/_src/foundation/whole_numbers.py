@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import SupportsIndex, cast
 
 # Sizes and positions are counted in 64 bits with a sign, as in TensorFlow.
 LARGEST = 2**63 - 1
 
 
-def integer(value: Any, what: str) -> int:
+def integer(value: object, what: str) -> int:
     """Returns a whole number of Python, NumPy or JAX as an `int`.
 
     Args:
@@ -26,7 +26,7 @@ def integer(value: Any, what: str) -> int:
     if value is None:
         raise ValueError(f"{what} must be a whole number, received None.")
     try:
-        number = operator.index(value)
+        number = operator.index(cast("SupportsIndex", value))
     except TypeError:
         raise TypeError(f"{what} must be a whole number, received {value!r}.") from None
     if not -LARGEST - 1 <= number <= LARGEST:

@@ -6,11 +6,14 @@ upper half without a word. Whoever takes numbers from the host for JAX asks here
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
+
+_T = TypeVar("_T")
 
 # The types of 64 bits in both byte orders, and the range of what JAX may keep them in.
 # Complex numbers have no order.
@@ -34,7 +37,7 @@ ADVICE = (
 )
 
 
-def check(x: Any, what: str = "an array", wanted: Any = None) -> Any:
+def check(x: _T, what: str = "an array", wanted: DTypeLike | None = None) -> _T:
     """Returns `x`, once each of its numbers is known to keep its value in JAX.
 
     Floats may be rounded, but a finite one may not become infinite.
@@ -71,7 +74,9 @@ def check(x: Any, what: str = "an array", wanted: Any = None) -> Any:
     return x
 
 
-def as_jax(x: Any, dtype: Any = None, what: str = "an array") -> jax.Array:
+def as_jax(
+    x: object, dtype: DTypeLike | None = None, what: str = "an array"
+) -> jax.Array:
     """Returns `jnp.asarray(x, dtype)`; raises `OverflowError` if a number would change.
 
     >>> as_jax(np.int64(3)).dtype.name
@@ -86,19 +91,19 @@ def as_jax(x: Any, dtype: Any = None, what: str = "an array") -> jax.Array:
         raise
 
 
-def _is_between(x: Any, low: float, high: float) -> bool:
+def _is_between(x: np.ndarray | np.generic, low: float, high: float) -> bool:
     """Returns whether all numbers of an array are in a range; NaN is not."""
     # Not `x.min()`, which asks more questions, nor NumPy's comparison of a number.
     least, most = np.minimum.reduce(x, axis=None), np.maximum.reduce(x, axis=None)
     return low <= least.item() and most.item() <= high  # type: ignore[no-any-return]
 
 
-def usable_type(dtype: np.dtype[Any]) -> Any:
+def usable_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Returns the type, in the byte order of this machine, that JAX has for another."""
     return jax.dtypes.canonicalize_dtype(dtype.newbyteorder("="))
 
 
-def _fits(x: Any, wanted: Any) -> bool:
+def _fits(x: np.ndarray | np.generic, wanted: DTypeLike) -> bool:
     """Returns whether all numbers of an array keep their value in another type."""
     kinds = x.dtype.kind, np.dtype(wanted).kind
     if kinds[0] in "iu" and kinds[1] in "iu":
@@ -114,16 +119,16 @@ def _fits(x: Any, wanted: Any) -> bool:
     return not _changed(x, wanted).any()
 
 
-def _changed(x: np.ndarray, wanted: Any) -> Any:
+def _changed(x: np.ndarray | np.generic, wanted: DTypeLike) -> Any:
     """Returns which numbers of an array do not keep their value in another type."""
     if x.dtype.kind in "iu":
-        limits = np.iinfo(wanted)
-        return (x < limits.min) | (x > limits.max)
+        limits, found = np.iinfo(wanted), np.asarray(x)
+        return (found < limits.min) | (found > limits.max)
     with np.errstate(over="ignore"):
         return np.isfinite(x) & ~np.isfinite(np.asarray(x).astype(wanted))
 
 
-def _raise(x: np.ndarray, what: str, wanted: Any) -> None:
+def _raise(x: np.ndarray, what: str, wanted: DTypeLike) -> None:
     """Raises the error that names the first number that does not fit."""
     first = tuple(int(i[0]) for i in np.nonzero(np.atleast_1d(_changed(x, wanted))))
     place = f" at {list(first)} of" if x.ndim else " of"

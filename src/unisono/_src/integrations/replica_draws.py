@@ -32,7 +32,7 @@ def wrap_next_key(original: Callable[..., Any]) -> Callable[..., Any]:
             return key
         if frame.port.replicas == 1:
             return key
-        return jax.random.fold_in(key, frame.replica.replica_id_in_sync_group)
+        return jax.random.fold_in(key, ambient.replica().replica_id_in_sync_group)
 
     return draw
 

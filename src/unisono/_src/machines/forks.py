@@ -9,7 +9,8 @@ loader processes of other libraries.
 from __future__ import annotations
 
 import os
-from typing import Any, NoReturn, final
+from collections.abc import Callable
+from typing import NoReturn, final
 
 from unisono._src.foundation import jax_internals
 
@@ -61,8 +62,8 @@ def _raise(name: str) -> NoReturn:
     )
 
 
-def _make_refusal(name: str) -> Any:
-    def refused(*args: Any, **kwargs: Any) -> NoReturn:
+def _make_refusal(name: str) -> Callable[..., NoReturn]:
+    def refused(*args: object, **kwargs: object) -> NoReturn:
         _raise(name)
 
     return refused

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, final
+from collections.abc import Sequence
+from typing import final
 
 import jax
 import jax.numpy as jnp
@@ -47,19 +48,19 @@ class Split:
 
     # The next three run inside an SPMD program, for parts that lie over replicas.
 
-    def gather(self, part: Any) -> jax.Array:
+    def gather(self, part: jax.Array) -> jax.Array:
         """Returns the whole array, given each replica's part."""
         whole: jax.Array = jax.lax.all_gather(part, AXIS, axis=self.axis, tiled=True)
         return whole
 
-    def scatter(self, whole: Any) -> jax.Array:
+    def scatter(self, whole: jax.Array) -> jax.Array:
         """Returns this replica's part of the sum over replicas."""
         part: jax.Array = jax.lax.psum_scatter(
             whole, AXIS, scatter_dimension=self.axis, tiled=True
         )
         return part
 
-    def cut(self, whole: Any) -> jax.Array:
+    def cut(self, whole: jax.Array) -> jax.Array:
         """Returns this replica's part of an array that all replicas have."""
         size = whole.shape[self.axis] // self.parts
         start = jax.lax.axis_index(AXIS) * size
@@ -96,7 +97,7 @@ def split_threshold(state: str, size: int | None) -> int | None:
     return size
 
 
-def choose(topology: Topology, above: int | None, shape: Any) -> Split | None:
+def choose(topology: Topology, above: int | None, shape: Sequence[int]) -> Split | None:
     """Returns how to cut an array; None if it stays whole.
 
     It cuts the first axis that can be cut, because the parts of the first axis lie one
@@ -129,7 +130,7 @@ def sharding(topology: Topology, split: Split) -> NamedSharding:
     return NamedSharding(topology.mesh, split.spec)
 
 
-def put(value: Any, target: NamedSharding) -> jax.Array:
+def put(value: np.ndarray | jax.Array, target: NamedSharding) -> jax.Array:
     """Returns a copy of the value with each part on its device."""
     if isinstance(value, jax.Array):
         # A step may donate the result, which must not destroy the caller's array.
@@ -140,7 +141,7 @@ def put(value: Any, target: NamedSharding) -> jax.Array:
 
 
 def gather_parts(
-    array: jax.Array, split: Split, devices: Any, target: Any
+    array: jax.Array, split: Split, devices: Sequence[jax.Device], target: jax.Device
 ) -> jax.Array:
     """Returns the whole of a split array on one device.
 

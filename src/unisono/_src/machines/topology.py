@@ -12,11 +12,18 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import final
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+from jax.sharding import (
+    Mesh,
+    NamedSharding,
+    PartitionSpec,
+    Sharding,
+    SingleDeviceSharding,
+)
+from jax.typing import ArrayLike
 
 from unisono._src.machines import devices
 
@@ -170,7 +177,7 @@ class Topology:
         # Each part count takes mesh axes whose sizes are its prime factors; an axis can
         # split one dimension only.
         left = dict(self.logical_axes)
-        spec: list[Any] = []
+        spec: list[tuple[str, ...] | None] = []
         for count in parts:
             chosen = []
             for side in _prime_factors(count):
@@ -181,14 +188,14 @@ class Topology:
         return PartitionSpec(*spec)
 
     @functools.cached_property
-    def replicated_sharding(self) -> Any:
+    def replicated_sharding(self) -> NamedSharding | SingleDeviceSharding:
         """The sharding of a value that every replica holds whole."""
         if self.is_one_device:
             return SingleDeviceSharding(self.devices[0])
         return NamedSharding(self.mesh, PartitionSpec())
 
     @functools.cached_property
-    def stacked_sharding(self) -> Any:
+    def stacked_sharding(self) -> NamedSharding | SingleDeviceSharding:
         """The sharding of an array whose first axis is the replicas."""
         if self.is_one_device:
             return SingleDeviceSharding(self.devices[0])
@@ -202,20 +209,21 @@ class Topology:
             chosen.setdefault(device.process_index, device)
         return Mesh(np.array(list(chosen.values()), dtype=object), ("worker",))
 
-    def spread(self, whole: Any) -> Any:
+    def spread(self, whole: ArrayLike) -> jax.Array:
         """Returns an array on the devices of all replicas.
 
         Args:
             whole: the value, which must be the same in all processes.
         """
         if not self.is_spread:
-            return jax.device_put(whole, self.replicated_sharding)
+            placed: jax.Array = jax.device_put(whole, self.replicated_sharding)
+            return placed
         if isinstance(whole, jax.Array) and not whole.is_fully_addressable:
             return whole
         pieces = jax.device_put([whole] * self.copies, list(self.local_devices))
         return self.assemble(pieces[0].shape, self.replicated_sharding, pieces)
 
-    def stack(self, rows: Sequence[Any]) -> Any:
+    def stack(self, rows: Sequence[ArrayLike]) -> jax.Array:
         """Returns an array with a leading replica axis, made of this process's rows.
 
         Args:
@@ -227,7 +235,7 @@ class Topology:
         return self.assemble(shape, self.stacked_sharding, placed)
 
     def assemble(
-        self, shape: tuple[int, ...], sharding: Any, pieces: Sequence[jax.Array]
+        self, shape: tuple[int, ...], sharding: Sharding, pieces: Sequence[jax.Array]
     ) -> jax.Array:
         """Returns an array made of pieces, with copies on the logical devices.
 

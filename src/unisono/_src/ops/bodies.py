@@ -156,8 +156,9 @@ def _enter(
         # In a `jax.jit` of the user's, where variables cannot be written anyway.
         yield None
         return
-    with ambient.push(state=branch_frame.BranchFrame(outer, given)) as frame:
-        yield frame.state
+    inner = branch_frame.BranchFrame(outer, given)
+    with ambient.push(state=inner):
+        yield inner
 
 
 def trace(

@@ -202,7 +202,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
             What travels; the arrays of the arguments; and the iterators.
         """
         # The number of the worker is not known yet: it is an input of the program.
-        mark = ambient.push(worker=messages.INDEX)
+        mark = ambient.push_servers(worker=messages.INDEX)
         with self._tracing, self.strategy.scope(), mark:
             if shapes is not None:
                 self._expect(fn, args, kwargs, shapes)
@@ -351,11 +351,11 @@ def experimental_get_current_worker_index() -> jax.Array | int:
         RuntimeError: called elsewhere.
     """
     frame = ambient.current()
-    if frame.worker == messages.INDEX:
+    if frame.servers.worker == messages.INDEX:
         found: jax.Array = host_inputs.take(frame.state, worker_data.NUMBER)
         return found
-    if frame.worker is not None:
-        return frame.worker
+    if frame.servers.worker is not None:
+        return frame.servers.worker
     raise RuntimeError(
         "Cannot retrieve the worker index. `get_worker_index` should only be called "
         "from within a function that is given to ClusterCoordinator.schedule, or to "
@@ -391,9 +391,9 @@ def cache_variable_reads() -> Iterator[None]:
     5.0
     >>> strategy.shutdown()
     """
-    if ambient.current().reads is not None:
+    if ambient.current().servers.reads is not None:
         raise ValueError("cache_variable_reads scope cannot be nested")
-    with ambient.push(reads={}):
+    with ambient.push_servers(reads={}):
         yield
 
 

@@ -158,7 +158,7 @@ class Worker:
             The description that the resource gives of itself with `describe()`.
         """
         # The dataset function may ask for the number of the worker that runs it.
-        with ambient.push(worker=self._index):
+        with ambient.push_servers(worker=self._index):
             made = make()
         self._resources[resource] = made
         return made.describe()

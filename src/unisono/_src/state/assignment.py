@@ -7,6 +7,7 @@ they exchange values through a port. See docs/decisions/0003.
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -28,6 +29,7 @@ from unisono._src.state import (
     reading,
     remote_state,
     storage,
+    trace_versions,
 )
 from unisono._src.state.storage import Policy
 from unisono._src.values import collectives, distributed, jax_tapes, jax_traces, ports
@@ -349,7 +351,7 @@ def write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -
         )
         raise errors.add_section(ValueError(message), "No aggregation method")
     port = frame.port
-    if port.replicas == 1:
+    if port is None or port.is_alone:
         return _write_copy(cell, op, convert(cell, value), frame.copy)
     if port.is_spmd:
         combined = aggregation.combine_spmd(variable, value, port)
@@ -367,8 +369,10 @@ def write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -
         _write_cross(variable, op, combined, outer, False, is_combined=True)
         return copies_of(cell)
 
-    # A short question first: replicas that run eagerly give plain arrays.
-    is_plain = isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
+    # A short question first: replicas that run eagerly give plain arrays or numbers.
+    is_plain = isinstance(value, (jax.Array, int, float)) and not isinstance(
+        value, jax.core.Tracer
+    )
     payload = value if is_plain else aggregation.make_payload(value)
     new = port.meet(combine, payload)
     if frame.state is not None:
@@ -384,6 +388,8 @@ def _write_at_once(
     variable: Any, op: str, payloads: Sequence[Any]
 ) -> Sequence[Any] | None:
     """Combines the payloads and stores the result, if all are plain arrays.
+
+    So does one number of Python's that all replicas give.
 
     It computes on one device and copies the result to the others, because a program on
     several devices takes as long to start as all of this.
@@ -426,3 +432,47 @@ def copies_of(cell: storage.Cell) -> list[Any]:
     if source.is_compiled:
         return collectives.hand_out(source.copy(cell, 0), [None] * cell.copies)
     return [source.copy(cell, i) for i in cell.topology.local]
+
+
+# Reading and replacing in one go.
+
+
+def draw(variable: Any, fn: Callable[[Any], Any]) -> Any:
+    """Returns the value of a variable, and replaces it by a function of it.
+
+    If a parameter server keeps the variable, it does both at once. So no other worker
+    gets the same value, as would happen if it read the variable in between.
+
+    Args:
+        variable: the variable.
+        fn: the function; it may use no arrays but its argument.
+    """
+    cell = variable.state_cell
+    if cell.home is None:
+        with storage.LOCK if _is_done_alone(cell) else contextlib.nullcontext():
+            frames.frame().begin_change(cell)
+            old = variable.read_value()
+            variable.assign(fn(old))
+            return old
+    closed = jax.make_jaxpr(fn)(jax.ShapeDtypeStruct(cell.shape, cell.dtype))
+    change = remote_state.Change((cell,), "program", (), closed, is_draw=True)
+    target = frames.frame()
+    # In a program the change is noted; `split_draws` puts it to the reading.
+    if target.is_compiled:
+        old = target.whole(cell)
+        target.change(change, lambda: [fn(old)])
+        return old
+    trace_versions.EAGER.note_change()
+    return cell.home.group.read([cell], {cell: [change]})[0]
+
+
+def _is_done_alone(cell: storage.Cell) -> bool:
+    """Whether a cell is read and assigned without a meeting of replicas or workers.
+
+    They are never waited for with the lock of all cells.
+    """
+    frame = ambient.current()
+    if frame.mode == ambient.UPDATE or cell.policy is Policy.PLAIN:
+        return True
+    is_local = storage.sees_copy(cell, frame) or not cell.is_spread
+    return cell.policy is Policy.ON_READ and is_local

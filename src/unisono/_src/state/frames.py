@@ -146,10 +146,12 @@ class EagerFrame(StateFrame):
 
     def set_whole(self, cell: Cell, value: Any) -> None:
         """Replaces the array that the cell stores."""
-        check_level(cell, value, ())
         if cell.home is not None:
+            storage.check_type(cell, value)
             self.change(Change((cell,), "assign", (value,)), lambda: [value])
             return
+        # Not `check_level`: the cell looks at the type when it stores the array.
+        check_operand(cell, value, ())
         with storage.LOCK:
             if cell.holder is not None:
                 holding.wait_to_change(cell)
@@ -157,10 +159,10 @@ class EagerFrame(StateFrame):
 
     def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
         """Replaces the copy on one replica's device; the others stay as they are."""
-        check_level(cell, value, ())
         if not cell.is_everywhere:
             self.set_whole(cell, value)
             return
+        check_level(cell, value, ())
         with storage.LOCK:
             if cell.holder is not None:
                 holding.wait_to_change(cell)

@@ -13,7 +13,7 @@ import numpy as np
 
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import ReduceOp, VariableAggregation
-from unisono._src.state import frames, mirroring, remote_state, storage
+from unisono._src.state import frames, mirroring, remote_state, rows, storage
 from unisono._src.state.storage import Policy
 from unisono._src.values import collectives, jax_tapes, ports
 from unisono._src.workers import eager_exchange
@@ -32,8 +32,8 @@ def read(variable: Any) -> jax.Array:
     # The cases, from special to general: a cached read, one component, one array, the
     # running replica's copy, the aggregate, and a copy that stands for all.
     source: frames.StateFrame = frame.state or frames.EAGER
-    if frame.reads is not None and cell.home is not None:
-        return remote_state.read_once(cell, source, frame.reads)  # type: ignore[no-any-return]
+    if frame.servers.reads is not None and cell.home is not None:
+        return remote_state.read_once(cell, source, frame.servers.reads)  # type: ignore[no-any-return]
     if variable.replica_index is not None and cell.policy is not Policy.CENTRAL:
         if cell.is_stacked:
             check_component(variable, frame)
@@ -65,9 +65,32 @@ def _read_for_tape(variable: Any, tape: jax_tapes.Recording) -> jax.Array:
     # The tapes around this one follow the value first; each adds a tangent of its own.
     with ambient.push(tape=tape.outer):
         value = read(variable)
-    return tape.follow(  # type: ignore[no-any-return]
-        variable.state_cell, value, variable, variable.trainable
-    )
+    return tape.follow(variable.state_cell, value, variable, variable.trainable)
+
+
+def read_rows(variable: Any, where: Any) -> jax.Array:
+    """Returns rows of a variable, as the running context sees it.
+
+    Args:
+        variable: the variable.
+        where: the positions; a row outside the variable is zeros.
+    """
+    frame = storage.check_strategy(variable.state_cell)
+    if frame.tape is not None:
+        return _read_rows_for_tape(variable, where, frame.tape)
+    source: frames.StateFrame = frame.state or frames.EAGER
+    return source.rows(variable.state_cell, rows.as_positions(where))
+
+
+def _read_rows_for_tape(
+    variable: Any, where: Any, tape: jax_tapes.Recording
+) -> jax.Array:
+    """Returns rows so that the open gradient tapes follow them."""
+    with ambient.push(tape=tape.outer):
+        found = read_rows(variable, where)
+    if variable.state_cell.home is None:
+        return rows.take(read(variable), rows.as_positions(where))  # type: ignore[no-any-return]
+    return tape.follow_rows(found, [(variable.state_cell, where, variable)])
 
 
 def read_stored(variable: Any) -> jax.Array:

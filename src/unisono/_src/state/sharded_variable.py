@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from unisono._src.foundation import ambient, printable
 from unisono._src.foundation.public_names import publish
 from unisono._src.foundation.tensor_shape import TensorShape
-from unisono._src.state import assignment, conversion, row_reading, rows
+from unisono._src.state import assignment, conversion, reading, rows
 from unisono._src.state.variables import Variable
 from unisono._src.values import array_operators, row_positions
 from unisono._src.values.indexed_slices import IndexedSlices
@@ -122,7 +122,7 @@ class ShardedVariable(array_operators.ArrayOperators):
         >>> ShardedVariable(parts).value().tolist()
         [1.0, 2.0]
         """
-        if ambient.current().is_lookup:
+        if ambient.current().servers.is_lookup:
             raise TypeError(
                 "Converting a ShardedVariable to a tensor is not allowed in an "
                 "embedding lookup: it would fetch the whole table."
@@ -177,7 +177,7 @@ class ShardedVariable(array_operators.ArrayOperators):
             # A part that is known to have none of the rows is not asked.
             parts = list(zip(self.variables, each, strict=True))
             asked = [(v, x) for v, x in parts if not _is_absent(x)] or parts[:1]
-            found = [row_reading.read_rows(v, x) for v, x in asked]
+            found = [reading.read_rows(v, x) for v, x in asked]
         # A part gives zeros for rows that it does not have, so the sum has each row
         # once.
         total = sum(found[1:], start=found[0])

@@ -19,11 +19,10 @@ from unisono._src.state import (
     assignment,
     creation,
     frames,
-    parts,
+    positions,
     reading,
-    references,
     storage,
-    variable_registry,
+    variable_identity,
 )
 from unisono._src.state.storage import Policy
 from unisono._src.values import array_operators, collectives, distributed, replica_text
@@ -66,11 +65,11 @@ class _Factory(type):
         self._container = container
         self.replica_index = index
         self._parts = None
-        variable_registry.note(self)
+        variable_identity.note(self)
         return self
 
 
-class Variable(parts.VariableParts, metaclass=_Factory):
+class Variable(positions.VariableParts, metaclass=_Factory):
     """State that a program reads and assigns; placed by the strategy in scope.
 
     Outside any scope it is one array. Under `MirroredStrategy` it is a copy per
@@ -401,14 +400,14 @@ class Variable(parts.VariableParts, metaclass=_Factory):
         """
         return jnp.asarray(frames.has_value(self.state_cell))
 
-    def ref(self) -> references.Reference[Variable]:
+    def ref(self) -> variable_identity.Reference[Variable]:
         """Returns a stand-in that can be compared and hashed; see its `deref`.
 
         >>> v = Variable(1.0)
         >>> v.ref() == v.ref(), v.ref() in {v.ref()}, v.ref().deref() is v
         (True, True, True)
         """
-        return references.Reference(self)
+        return variable_identity.Reference(self)
 
     def get(self) -> Variable:
         """Returns the variable that `StrategyExtended.update` gives to its function.

@@ -464,7 +464,7 @@ def _topology_of(value: Any) -> Topology | None:
     if known is None and ambient.current().placement is not None:
         # A value that a program has made by hand is taken for one of the strategy in
         # scope, if it has as many parts.
-        here: Topology = ambient.current().placement.topology
+        here = ambient.topology()
         known = here if here.replicas == value.count else None
     return known
 

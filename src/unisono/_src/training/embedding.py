@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from unisono._src.foundation import ambient
-from unisono._src.state import row_reading, rows
+from unisono._src.state import reading, rows
 from unisono._src.state.sharded_variable import ShardedVariable
 from unisono._src.state.variables import Variable
 from unisono._src.values import row_positions
@@ -70,7 +70,7 @@ def embedding_lookup(
     where = where if isinstance(where, jax.Array) else np.asarray(where)
     if where.size and not jnp.issubdtype(where.dtype, jnp.integer):
         raise TypeError(f"ids must be integers, received {where.dtype}.")
-    with ambient.push(is_lookup=True):
+    with ambient.push_servers(is_lookup=True):
         found = _take(find_own_variable(params), where)
     if max_norm is None:
         return found
@@ -93,7 +93,7 @@ def _take(table: Any, where: Any) -> jax.Array:
         return table.lookup(where)
     if isinstance(table, Variable):
         where = row_positions.of_rows(where, table.shape)
-        return row_reading.read_rows(table, where)
+        return reading.read_rows(table, where)
     whole = jnp.asarray(operand(table))
     found: jax.Array = rows.take(whole, row_positions.of_rows(where, whole.shape))
     return found

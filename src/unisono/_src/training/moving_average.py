@@ -91,7 +91,7 @@ class ExponentialMovingAverage:
         given = [_check(v) for v in var_list]
         frame = ambient.current()
         if frame.strategy is not None and frame.mode == ambient.REPLICA:
-            frame.replica.merge_call(lambda _: self._move(given))
+            ambient.replica().merge_call(lambda _: self._move(given))
         else:
             self._move(given)
 

@@ -300,7 +300,7 @@ class Optimizer:
         given = tuple(bool(g) for g in gradients)
         if self._every > 1:
             self._accumulate(replica, dense, given)
-        elif replica is None or frame.port.replicas == 1:
+        elif replica is None or frame.port is None or frame.port.is_alone:
             self._run_update(dense, _find_idle(given))
         else:
             # `merge_call` is for a program's functions, which run once; this one may be

@@ -18,7 +18,7 @@ from jax.typing import ArrayLike, DTypeLike
 from unisono._src.foundation import ambient, errors, host_numbers, jax_types
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.foundation.public_names import publish
-from unisono._src.state import draws
+from unisono._src.state import assignment
 from unisono._src.state.variables import Variable
 from unisono._src.training import philox
 from unisono._src.values import jax_traces
@@ -283,7 +283,7 @@ class Generator:
         count = operator.index(delta)
 
         def move(variable: Any) -> Any:
-            return draws.draw(
+            return assignment.draw(
                 variable, lambda old: _pack(philox.advance(_words(old), count))
             )
 
@@ -308,7 +308,7 @@ class Generator:
         if frame.strategy is not self._strategy:
             return words
         # The counters of all replicas move alike, so each needs a key of its own.
-        number = frame.replica.replica_id_in_sync_group
+        number = ambient.replica().replica_id_in_sync_group
         own: jax.Array = philox.fold_in_replica(words, number)
         return own
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import abc
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from unisono._src.foundation import wide_numbers
 from unisono._src.foundation.errors import InvalidArgumentError
 
+_T = TypeVar("_T")
 
-def operand(x: Any) -> Any:
+
+def operand(x: _T) -> _T | jax.Array:
     """Returns the array that `x` stands for; `x` itself if it stands for none."""
     return x.__jax_array__() if isinstance(x, StandsForArray) else x
 
@@ -30,7 +33,7 @@ def unpack_scalar(array: np.ndarray) -> np.ndarray:
     return array if array.ndim else array[()]
 
 
-def take(array: Any, key: Any, owner: str) -> Any:
+def take(array: jax.Array, key: Any, owner: str) -> jax.Array:
     """Returns `array[key]`, after checking the indices that are known.
 
     JAX takes the nearest element instead of one that is not there.
@@ -79,7 +82,7 @@ def _count_axes(x: Any) -> int:
     return np.ndim(x) if is_mask else 1
 
 
-def find_own_variable(x: Any) -> Any:
+def find_own_variable(x: object) -> Any:
     """Returns the `Variable` that keeps the value of another library's variable.
 
     A variable of Keras or Flax that was made in a strategy's scope has such a
@@ -88,13 +91,13 @@ def find_own_variable(x: Any) -> Any:
     return getattr(x, "_unisono_variable", x)
 
 
-def set_library_variable(x: Any, variable: Any) -> None:
+def set_library_variable(x: StandsForArray, variable: object) -> None:
     """Says for which variable of Keras a `Variable` keeps the value."""
     # Private, because programs see the class. Weak, because that one has this.
     x._library_variable = weakref.ref(variable)  # noqa: SLF001
 
 
-def find_library_variable(x: Any) -> Any:
+def find_library_variable(x: object) -> Any:
     """Returns the variable of Keras whose value a `Variable` keeps; else `x` itself."""
     reference = getattr(x, "_library_variable", None)
     found = None if reference is None else reference()
@@ -104,12 +107,14 @@ def find_library_variable(x: Any) -> Any:
 class StandsForArray:
     """Base class of objects that give an array when JAX calls `__jax_array__`."""
 
+    _library_variable: weakref.ref[object]
+
     @abc.abstractmethod
     def __jax_array__(self) -> jax.Array:
         raise NotImplementedError
 
 
-def _other_operand(x: Any) -> Any:
+def _other_operand(x: object) -> Any:
     """Returns the second operand of an operator, for the operators of JAX."""
     # They take no lists, TensorFlow's do.
     if type(x) is list:
@@ -117,8 +122,8 @@ def _other_operand(x: Any) -> Any:
     return wide_numbers.check(operand(x))
 
 
-def _forward(name: str) -> Callable[[Any, Any], jax.Array]:
-    def method(self: ArrayOperators, other: Any) -> jax.Array:
+def _forward(name: str) -> Callable[[ArrayOperators, Any], jax.Array]:
+    def method(self: ArrayOperators, other: object) -> jax.Array:
         array = jnp.asarray(self.__jax_array__())
         result: jax.Array = getattr(array, name)(_other_operand(other))
         return result
@@ -133,7 +138,9 @@ class ArrayOperators(StandsForArray):
     # A high priority makes NumPy leave `ndarray + x` to the methods below.
     __array_priority__ = 200
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+    def __array__(
+        self, dtype: DTypeLike | None = None, copy: bool | None = None
+    ) -> np.ndarray:
         # Always a copy: the next compiled step may donate the buffer, and NumPy would
         # go on reading memory that is used for something else.
         return np.array(self.__jax_array__(), dtype=dtype, copy=True)
@@ -171,19 +178,19 @@ class ArrayOperators(StandsForArray):
     def __invert__(self) -> jax.Array:
         return ~self.__jax_array__()
 
-    def __matmul__(self, other: Any) -> jax.Array:
+    def __matmul__(self, other: object) -> jax.Array:
         return jnp.matmul(self.__jax_array__(), _other_operand(other))
 
-    def __rmatmul__(self, other: Any) -> jax.Array:
+    def __rmatmul__(self, other: object) -> jax.Array:
         return jnp.matmul(_other_operand(other), self.__jax_array__())
 
-    def __divmod__(self, other: Any) -> tuple[jax.Array, jax.Array]:
+    def __divmod__(self, other: object) -> tuple[jax.Array, jax.Array]:
         quotient, rest = divmod(
             jnp.asarray(self.__jax_array__()), _other_operand(other)
         )
         return quotient, rest
 
-    def __rdivmod__(self, other: Any) -> tuple[jax.Array, jax.Array]:
+    def __rdivmod__(self, other: object) -> tuple[jax.Array, jax.Array]:
         quotient, rest = divmod(
             _other_operand(other), jnp.asarray(self.__jax_array__())
         )
@@ -229,14 +236,16 @@ class ArrayOperators(StandsForArray):
     __hash__ = object.__hash__
 
 
-def refuse_in_place(v: str, operator: str, change: str) -> Callable[[Any, Any], Any]:
+def refuse_in_place(
+    v: str, operator: str, change: str
+) -> Callable[[Any, object], NoReturn]:
     """Returns the method of an operator such as ``+=``, which is TensorFlow's error.
 
     Python would put an array in the place of the variable's name, and the variable
     would keep its value.
     """
 
-    def method(self: Any, value: Any) -> Any:
+    def method(self: object, value: object) -> NoReturn:
         raise RuntimeError(
             f"`{v} {operator}= value` with `tf.Variable`s is not supported. Use "
             f"`{v}.{change}` to modify the variable, or `out = {v} {operator} value` "

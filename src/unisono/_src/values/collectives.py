@@ -11,12 +11,13 @@ import functools
 import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
+from jax.typing import DTypeLike
 
 from unisono._src.foundation import errors, jax_internals, nest, wide_numbers
 from unisono._src.foundation.options import ReduceOp
@@ -33,12 +34,17 @@ _ArrayImpl, _make_array = jax_internals.ArrayImpl, jax_internals.make_array
 _put, _guards = jax_internals.batched_device_put, jax_internals.transfer_guards
 _has_put = not jax_internals.find_missing(jax_internals.PIECES)
 
+_T = TypeVar("_T")
+
 # What has a number that does not fit, for messages.
 _VALUE = "a value of a replica"
 
 
 def put_pieces(
-    aval: Any, sharding: Any, pieces: Sequence[Any], devices: Sequence[jax.Device]
+    aval: jax.core.ShapedArray,
+    sharding: jax.sharding.Sharding,
+    pieces: Sequence[object],
+    devices: Sequence[jax.Device],
 ) -> jax.Array:
     """Return one array that is made of a piece on each device.
 
@@ -66,7 +72,7 @@ def put_pieces(
 # Parts: one array per replica.
 
 
-def as_array(x: Any) -> Any:
+def as_array(x: object) -> Any:
     """Returns `x` as an array or `IndexedSlices`, for arithmetic between replicas.
 
     Raises:
@@ -86,12 +92,12 @@ def as_array(x: Any) -> Any:
         ) from None
 
 
-def is_key(x: Any) -> bool:
+def is_key(x: jax_tapes.HasDtype) -> bool:
     """Whether `x` is an array of random keys, with which no arithmetic is possible."""
     return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
-def check_reducible(dtype: Any, what: str) -> None:
+def check_reducible(dtype: DTypeLike, what: str) -> None:
     """Raises `InvalidArgumentError` unless values of `dtype` can be added."""
     if dtype == np.bool_ or not (
         jnp.issubdtype(dtype, jnp.number) or jnp.issubdtype(dtype, jnp.bool_)
@@ -101,7 +107,7 @@ def check_reducible(dtype: Any, what: str) -> None:
         )
 
 
-def release(x: Any) -> Any:
+def release(x: _T) -> _T:
     """Returns an array that JAX may copy to another device to compute with it.
 
     JAX refuses to combine arrays that were put on different devices; TensorFlow
@@ -113,12 +119,11 @@ def release(x: Any) -> Any:
     if not isinstance(x, _ArrayImpl) or not x.committed:
         return x
     # The same buffer without the mark "committed", which no public function removes.
-    return jax_internals.make_array(
-        x.aval, x.sharding, [x], committed=False, _skip_checks=True
-    )
+    made = _make_array(x.aval, x.sharding, [x], committed=False, _skip_checks=True)
+    return made  # type: ignore[return-value]
 
 
-def copy_weak_type(x: Any, like: Any) -> Any:
+def copy_weak_type(x: jax.Array, like: object) -> jax.Array:
     """Returns an array as one of a weak type if another one is, as Python's numbers.
 
     JAX forgets it when it makes an array of pieces. A program that was traced for a
@@ -128,12 +133,10 @@ def copy_weak_type(x: Any, like: Any) -> Any:
         return x
     pieces = [shard.data for shard in x.addressable_shards]
     aval = x.aval.update(weak_type=True)
-    return jax_internals.make_array(
-        aval, x.sharding, pieces, committed=True, _skip_checks=True
-    )
+    return _make_array(aval, x.sharding, pieces, committed=True, _skip_checks=True)
 
 
-def place(x: Any, device: jax.Device | None) -> Any:
+def place(x: _T, device: jax.Device | None) -> _T:
     """Returns `x` on `device`; as it is if `device` is None or `x` is being traced."""
     if device is None or any(
         isinstance(a, jax.core.Tracer)
@@ -141,17 +144,18 @@ def place(x: Any, device: jax.Device | None) -> Any:
         for a in jax.tree.leaves(x)
     ):
         return x
-    return jax.tree.map(release, jax.device_put(x, device))
+    placed: _T = jax.tree.map(release, jax.device_put(x, device))
+    return placed
 
 
-def move_committed(x: Any, device: jax.Device) -> Any:
+def move_committed(x: _T, device: jax.Device) -> _T:
     """Returns a committed array on `device`; anything else as it is."""
     if not isinstance(x, _ArrayImpl) or not x.committed:
         return x
     return x if x.sharding.device_set == {device} else place(x, device)
 
 
-def hand_out(x: Any, devices: Sequence[jax.Device | None]) -> list[Any]:
+def hand_out(x: _T, devices: Sequence[jax.Device | None]) -> list[_T]:
     """Returns one copy of `x` per replica, each on the replica's device.
 
     Args:
@@ -191,11 +195,15 @@ def _update(
     return old + total if sign > 0 else old - total
 
 
+# Python's numbers below this one keep their meaning in each signed type of `_EXACT`.
+_SMALL = 2**31
+
+
 def update_at_once(
     sign: int,
     op: ReduceOp,
     old: jax.Array,
-    parts: Sequence[jax.Array],
+    parts: Sequence[object],
     device: jax.Device,
 ) -> jax.Array | None:
     """Reduces `parts` and adds them to `old`, or replaces it, in one program.
@@ -204,18 +212,23 @@ def update_at_once(
         sign: 1 to add, -1 to subtract, 0 to replace.
         op: how the parts become one.
         old: an array on `device`.
-        parts: one per replica, or one for all.
+        parts: one per replica, or one for all, which may be a number of Python's.
         device: where to compute.
 
     Returns:
         The new array on `device`. None, and nothing is computed, if a part is no plain
-        array with the shape and type of `old`, or if one program could round values of
-        that type differently from single operations.
+        array with the shape and type of `old` and no number that it can hold, or if one
+        program could round values of that type differently from single operations.
     """
     if old.dtype not in _EXACT or (op is ReduceOp.MEAN and old.dtype.kind != "f"):
         return None
     placed = []
     for part in parts:
+        if len(parts) == 1 and isinstance(part, (int, float)):
+            kinds = "if" if type(part) is int else "f"
+            if old.shape or old.dtype.kind not in kinds or not abs(part) < _SMALL:
+                return None
+            part = jax.device_put(old.dtype.type(part), device)
         if not isinstance(part, _ArrayImpl) or part.dtype != old.dtype:
             return None
         if part.shape != old.shape:
@@ -227,7 +240,7 @@ def update_at_once(
 
 
 def reduce_parts(
-    op: ReduceOp, parts: Sequence[Any], device: jax.Device | None = None
+    op: ReduceOp, parts: Sequence[object], device: jax.Device | None = None
 ) -> Any:
     """Combines one value per replica into one value on `device`.
 
@@ -282,7 +295,7 @@ def check_gather(shape: Sequence[int], axis: int) -> None:
         )
 
 
-def _check_not_bool(x: Any) -> None:
+def _check_not_bool(x: jax_tapes.HasDtype) -> None:
     if x.dtype == np.bool_:
         raise TypeError("bool values cannot be gathered; cast them to int first.")
 
@@ -322,7 +335,7 @@ def _check_same_rest(shapes: list[tuple[int, ...]], axis: int) -> None:
     )
 
 
-def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
+def _axes(axis: object, ndim: int) -> tuple[int, ...]:
     """Returns one or several axes as a tuple of non-negative ones."""
     if isinstance(axis, list):
         raise TypeError("unhashable type: 'list'; pass several axes as a tuple.")
@@ -335,7 +348,7 @@ def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
     return tuple(a % ndim for a in found)
 
 
-def sum_and_count(op: ReduceOp, axis: Any, x: Any) -> tuple[Any, Any]:
+def sum_and_count(op: ReduceOp, axis: object, x: object) -> tuple[jax.Array, jax.Array]:
     """Returns one replica's sum along `axis`, and of how many elements it is."""
     if isinstance(x, Mapping):
         raise TypeError(
@@ -359,7 +372,7 @@ def sum_and_count(op: ReduceOp, axis: Any, x: Any) -> tuple[Any, Any]:
 # Local: inside an SPMD program.
 
 
-def as_input(x: Any) -> Any:
+def as_input(x: object) -> jax.Array:
     """Returns a captured value such that it can be an input of the traced program.
 
     Workers may capture different values. JAX sums a value that it knows without asking
@@ -377,7 +390,7 @@ def as_input(x: Any) -> Any:
     return row[0]
 
 
-def reduce_local(op: ReduceOp, x: Any, replicas: int) -> Any:
+def reduce_local(op: ReduceOp, x: object, replicas: int) -> Any:
     """Combines the replicas' own values with an XLA collective."""
     if indexed_slices.is_tree(x):
         return indexed_slices.map_tree(lambda a: reduce_local(op, a, replicas), x)
@@ -395,7 +408,7 @@ def reduce_local(op: ReduceOp, x: Any, replicas: int) -> Any:
     return total / replicas if op is ReduceOp.MEAN else total
 
 
-def gather_local(x: Any, axis: int) -> jax.Array:
+def gather_local(x: object, axis: int) -> jax.Array:
     """Concatenates the replicas' own values along `axis`."""
     x = wide_numbers.as_jax(x, None, _VALUE)
     check_gather(x.shape, axis)
@@ -404,13 +417,13 @@ def gather_local(x: Any, axis: int) -> jax.Array:
     return whole
 
 
-def split_local(x: Any, replicas: int) -> tuple[Any, ...]:
+def split_local(x: _T, replicas: int) -> tuple[_T, ...]:
     """Returns the values of all replicas, on each of them."""
     every = jax.tree.map(lambda a: jax.lax.all_gather(a, AXIS), x)
     return tuple(jax.tree.map(lambda a, i=i: a[i], every) for i in range(replicas))
 
 
-def pick_local(x: Any, index: int) -> jax.Array:
+def pick_local(x: object, index: int) -> jax.Array:
     """Returns the value of replica `index`, on every replica."""
     x = wide_numbers.as_jax(x, None, _VALUE)
     found: jax.Array
@@ -429,7 +442,7 @@ def pick_local(x: Any, index: int) -> jax.Array:
 # Stacked: in a program that sees all replicas.
 
 
-def reduce_stacked(op: ReduceOp, x: Any, topology: Topology) -> Any:
+def reduce_stacked(op: ReduceOp, x: object, topology: Topology) -> Any:
     """Combines the rows of a stacked value with the collective a replica would use."""
     in_spec, out_spec = PartitionSpec(AXIS), PartitionSpec()
     return jax.shard_map(
@@ -467,14 +480,15 @@ def shards(x: jax.Array, topology: Topology) -> Sequence[jax.Array]:
     return pieces[:: topology.num_logical_devices]
 
 
-def own_copy(x: Any) -> Any:
+def own_copy(x: _T) -> _T:
     """Returns this process's copy of a value that all replicas hold."""
     if not isinstance(x, _ArrayImpl) or x.is_fully_addressable:
         return x
-    return release(x.addressable_data(0))
+    own: Any = x.addressable_data(0)
+    return release(own)  # type: ignore[no-any-return]
 
 
-def first_row(stacked: Any) -> int:
+def first_row(stacked: object) -> int:
     """Returns the number of the first row that this process holds."""
     leaves = jax.tree.leaves(stacked)
     # XLA does not split an array without elements.
@@ -483,7 +497,7 @@ def first_row(stacked: Any) -> int:
 
 
 def apply_over_workers(
-    x: Any, combine: Callable[[Any], Any], topology: Topology
+    x: _T, combine: Callable[[_T], object], topology: Topology
 ) -> Any:
     """Applies a collective to a plain value, of which each worker has its own.
 
@@ -539,7 +553,7 @@ def _exchange_parts(parts: Sequence[Any], topology: Topology, point: str) -> lis
     return found
 
 
-def common_kinds(treedef: Any, kinds: Any, topology: Topology) -> Any:
+def common_kinds(treedef: object, kinds: _T, topology: Topology) -> _T | None:
     """Returns `kinds` if all workers have the same, else None."""
     text = "" if kinds is None else f"{treedef} {kinds}"
     own = np.frombuffer(text.encode(), np.uint8)

@@ -83,7 +83,7 @@ class PerReplica(StandsForArray, DistributedValues):
 
     @classmethod
     def from_stacked(
-        cls, stacked: Any, count: int, topology: Topology | None = None
+        cls, stacked: object, count: int, topology: Topology | None = None
     ) -> PerReplica:
         """Returns values kept as arrays with a leading replica axis.
 
@@ -98,7 +98,7 @@ class PerReplica(StandsForArray, DistributedValues):
         return self
 
     @classmethod
-    def from_local(cls, local: Any, count: int) -> PerReplica:
+    def from_local(cls, local: object, count: int) -> PerReplica:
         """Returns values of which an SPMD program sees the replica's own.
 
         Args:
@@ -251,7 +251,9 @@ class PerReplica(StandsForArray, DistributedValues):
         return self.values, ("parts", self._count, self.first)
 
     @classmethod
-    def _tree_unflatten(cls, aux: Any, children: Sequence[Any]) -> Any:
+    def _tree_unflatten(
+        cls, aux: tuple[Any, ...] | None, children: Sequence[Any]
+    ) -> Any:
         # Taken apart in a replica: what comes back is the replica's plain value.
         if aux is None:
             return children[0]
@@ -264,8 +266,9 @@ class PerReplica(StandsForArray, DistributedValues):
         self._count, self._first = count, first[0]
         return self
 
-    def __jax_array__(self) -> Any:
-        return self.own()
+    def __jax_array__(self) -> jax.Array:
+        own: jax.Array = self.own()
+        return own
 
     def __repr__(self) -> str:
         if self._local is not None:
@@ -304,7 +307,7 @@ class Mirrored(ArrayOperators, DistributedValues):
         self._whole: Any = None
 
     @classmethod
-    def of(cls, whole: Any, count: int) -> Mirrored:
+    def of(cls, whole: object, count: int) -> Mirrored:
         """Returns a mirrored value that is kept as one array on all replicas.
 
         Args:
@@ -341,11 +344,14 @@ class Mirrored(ArrayOperators, DistributedValues):
         """The replica that the first of `values` belongs to."""
         return self._first if self.values else 0
 
-    def __jax_array__(self) -> Any:
+    def __jax_array__(self) -> jax.Array:
         frame = ambient.current()
         if frame.mode == ambient.REPLICA and isinstance(frame.copy, int):
-            return self.values[frame.copy - self.first]
-        return self.values[0]
+            here = frame.copy - self.first
+        else:
+            here = 0
+        copy: jax.Array = self.values[here]
+        return copy
 
     def __getitem__(self, key: Any) -> jax.Array:
         part: jax.Array = take(self.__jax_array__(), key, "the mirrored value")
@@ -362,7 +368,7 @@ class Mirrored(ArrayOperators, DistributedValues):
         return (self.whole,), self._count
 
     @classmethod
-    def _tree_unflatten(cls, aux: Any, children: Sequence[Any]) -> Any:
+    def _tree_unflatten(cls, aux: int | None, children: Sequence[Any]) -> Any:
         return children[0] if aux is None else cls.of(children[0], aux)
 
     def __repr__(self) -> str:
@@ -420,10 +426,10 @@ def select(x: PerReplica | Mirrored, replica: int, replicas: int) -> Any:
     return x.values[replica - x.first]
 
 
-def unwrap(tree: Any, replica: int, replicas: int) -> Any:
+def unwrap(tree: object, replica: int, replicas: int) -> Any:
     """Returns `tree` with one replica's values; variables stay as they are."""
 
-    def leaf(x: Any) -> Any:
+    def leaf(x: object) -> object:
         if isinstance(x, (PerReplica, Mirrored)):
             return select(x, replica, replicas)
         return x
@@ -431,7 +437,7 @@ def unwrap(tree: Any, replica: int, replicas: int) -> Any:
     return nest.map_leaves(leaf, tree, StandsForArray)
 
 
-def container_of(x: Any) -> Any:
+def container_of(x: object) -> StandsForArray | None:
     """Returns the distributed variable that `x` is a component of, or None."""
     find = getattr(x, "_distributed_container", None)
     return find() if find is not None else None

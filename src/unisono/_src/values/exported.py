@@ -53,7 +53,7 @@ class Compiled:
         self._lock = threading.Lock()
         self._is_ready = False
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> Any:
         """Returns the results of the program for arrays."""
         if self._is_ready:
             return self._jitted(*args)

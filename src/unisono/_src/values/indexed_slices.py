@@ -129,13 +129,13 @@ def concatenate(parts: Sequence[IndexedSlices], scale: float | None) -> IndexedS
     return IndexedSlices(values, indices, parts[0].dense_shape)
 
 
-def is_tree(x: Any) -> bool:
+def is_tree(x: object) -> bool:
     """Whether `x` is a JAX pytree, not a single array or `IndexedSlices`."""
     known = (jax.Array, IndexedSlices, array_operators.StandsForArray)
     return not isinstance(x, known) and not jax.tree_util.all_leaves([x])
 
 
-def map_tree(fn: Callable[..., Any], *trees: Any) -> Any:
+def map_tree(fn: Callable[..., Any], *trees: object) -> Any:
     """Applies `fn` to the arrays and `IndexedSlices` of pytrees of one structure."""
     return jax.tree.map(fn, *trees, is_leaf=lambda x: isinstance(x, IndexedSlices))
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, final
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,13 @@ import numpy as np
 
 from unisono._src.foundation import jax_internals
 from unisono._src.values import jax_traces
+
+if TYPE_CHECKING:
+    from jax.extend.core import Jaxpr, JaxprEqn, Var
+
+_T = TypeVar("_T")
+# JAX's tracers of the program of tangents.
+_Tangent: TypeAlias = "jax.core.Tracer[Any]"
 
 # What the installed JAX does not have of what tapes are made of.
 MISSING = jax_internals.find_missing(jax_internals.TAPES)
@@ -54,18 +61,18 @@ class TapeTracer(_LinearizeTracer):  # type: ignore[misc, valid-type]
 
     # A trace that meets a tracer of another trace asks it for these two before it
     # refuses it. After the block both answer with the array (decision 0024).
-    def full_lower(self) -> Any:
+    def full_lower(self) -> object:
         """Returns what an evaluating trace takes in place of this value."""
         return self if self._trace.is_recording else _full_lower(self.primal)
 
     @property
-    def dimension_as_value(self) -> Any:
+    def dimension_as_value(self) -> Callable[[], jax.Array] | None:
         """A function that JAX calls to get a value that it makes part of a program."""
         return None if self._trace.is_recording else lambda: self.primal
 
     # Python's protocols are looked up on the class, so each needs a method.
 
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
         return np.asarray(self.primal, *args, **kwargs)
 
     def __repr__(self) -> str:
@@ -92,10 +99,10 @@ class TapeTracer(_LinearizeTracer):  # type: ignore[misc, valid-type]
     def __index__(self) -> int:
         return self.primal.__index__()  # type: ignore[no-any-return]
 
-    def __reduce__(self) -> Any:
-        return self.primal.__reduce__()
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.primal.__reduce__()  # type: ignore[no-any-return]
 
-    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any:
+    def __dlpack__(self, *args: object, **kwargs: object) -> object:
         return self.primal.__dlpack__(*args, **kwargs)
 
 
@@ -118,7 +125,7 @@ for _name in _OF_ARRAYS:
 del _name
 
 
-def lower(x: Any) -> Any:
+def lower(x: _T) -> _T:
     """Returns the array that a value of a tape that has ended stands for.
 
     Anything else is returned as it is.
@@ -128,21 +135,21 @@ def lower(x: Any) -> Any:
     return x
 
 
-def trace_below_tapes(trace: Any) -> Any:
+def trace_below_tapes(trace: jax.core.Trace) -> jax.core.Trace:
     """Returns the trace that is below the recordings of `trace`."""
     while isinstance(trace, _TapeTrace):
         trace = trace.parent_trace
     return trace
 
 
-def is_followed(x: Any, level: Any) -> bool:
+def is_followed(x: object, level: jax.core.Trace) -> bool:
     """Whether a gradient that the running code is in depends on `x`.
 
     Args:
         x: a value.
         level: the trace around the gradients that count.
     """
-    trace = jax_traces.current()
+    trace: Any = jax_traces.current()
     while trace is not level:
         if isinstance(trace, _TapeTrace):
             if trace.is_recording and trace.find_tangent(x) is not None:
@@ -153,7 +160,7 @@ def is_followed(x: Any, level: Any) -> bool:
     return False
 
 
-def is_traced(x: Any) -> bool:
+def is_traced(x: object) -> bool:
     """Whether the numbers of `x` are not known yet.
 
     Those of a value that an eager tape follows are known.
@@ -163,7 +170,7 @@ def is_traced(x: Any) -> bool:
     return isinstance(x, jax.core.Tracer)
 
 
-def has_tracer(tree: Any) -> bool:
+def has_tracer(tree: object) -> bool:
     """Whether any array in `tree` is a tracer: a value of a program being made."""
     return any(
         isinstance(x, jax.core.Tracer) and isinstance(lower(x), jax.core.Tracer)
@@ -171,7 +178,7 @@ def has_tracer(tree: Any) -> bool:
     )
 
 
-def _place(xs: Sequence[Any], *where: Any) -> Any:
+def _place(xs: Sequence[object], *where: object) -> object:
     """Returns values on devices, for `jax.device_put` and arguments of programs."""
     return _shard_args(*where, [lower(x) for x in xs])
 
@@ -181,12 +188,20 @@ if not MISSING:
     _shard_arg_handlers[TapeTracer] = _place
 
 
-def go_back(trace: Any) -> None:
+def go_back(trace: jax.core.Trace) -> None:
     """Makes a trace current again, whatever was made current since."""
     _trace_context.set_trace(trace)
 
 
-def is_float(x: Any) -> bool:
+class HasDtype(Protocol):
+    """An array, or what stands for one."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the elements."""
+
+
+def is_float(x: HasDtype) -> bool:
     """Whether a value can have a gradient: its numbers are floats or complex."""
     return bool(jnp.issubdtype(x.dtype, jnp.inexact))
 
@@ -207,13 +222,13 @@ class _TapeTrace(_LinearizeTrace):  # type: ignore[misc, valid-type]
             by their ids.
     """
 
-    def __init__(self, parent: Any, tangents: Any) -> None:
+    def __init__(self, parent: jax.core.Trace, tangents: jax.core.Trace) -> None:
         super().__init__(parent, tangents, is_vjp=True)
         self.is_open = self.is_recording = True
-        self.watched: dict[int, tuple[Any, Any]] = {}
-        self.used: dict[int, Any] = {}
+        self.watched: dict[int, tuple[object, _Tangent]] = {}
+        self.used: dict[int, weakref.ref[object]] = {}
 
-    def strip(self, x: Any) -> Any:
+    def strip(self, x: _T) -> _T:
         """Returns a value as this trace meets it: without what gradients inside add."""
         while isinstance(x, _LinearizeTracer):
             around = jax_traces.trace_of(x).parent_trace
@@ -224,13 +239,13 @@ class _TapeTrace(_LinearizeTrace):  # type: ignore[misc, valid-type]
             x = x.primal
         return x
 
-    def watch(self, x: Any, tangent: Any) -> None:
+    def watch(self, x: object, tangent: _Tangent) -> None:
         """Gives a value, as this trace meets it, a tangent."""
         # Some operations take the array of an ended tape's value in its place.
         for same in (x, lower(x)):
             self.watched[id(same)] = same, tangent
 
-    def find_tangent(self, x: Any) -> Any:
+    def find_tangent(self, x: object) -> Any:
         """Returns the tangent of a value, recording or not; None if it has none."""
         x = self.strip(x)
         if isinstance(x, _LinearizeTracer) and jax_traces.trace_of(x) is self:
@@ -255,12 +270,12 @@ class _TapeTrace(_LinearizeTrace):  # type: ignore[misc, valid-type]
             _note(self.used, val)
         return val, _zero_tangent(val)
 
-    def was_used(self, x: Any) -> bool:
+    def was_used(self, x: object) -> bool:
         """Whether an operation took `x` before it was followed."""
         found = self.used.get(id(x))
         return found is not None and found() is x
 
-    def keep(self, out: Any) -> Any:
+    def keep(self, out: Any) -> object:
         """Returns the results of an operation with our own class of tracers."""
         if isinstance(out, (list, tuple)):
             return [self.keep(x) for x in out]
@@ -282,7 +297,7 @@ class _TapeTrace(_LinearizeTrace):  # type: ignore[misc, valid-type]
                     )
 
 
-def _note(used: dict[int, Any], x: Any) -> None:
+def _note(used: dict[int, weakref.ref[object]], x: object) -> None:
     """Notes that an operation took `x`, without keeping it alive."""
     try:
         used[id(x)] = weakref.ref(x)
@@ -290,11 +305,11 @@ def _note(used: dict[int, Any], x: Any) -> None:
         return  # A Python or NumPy number, which cannot be watched anyway.
 
 
-def _zero_tangent(x: Any) -> Any:
+def _zero_tangent(x: object) -> object:
     return _Zero(jax.typeof(x).to_tangent_aval())
 
 
-def _programs(params: dict[str, Any]) -> list[Any]:
+def _programs(params: dict[str, Any]) -> list[Jaxpr]:
     """Returns the programs among the parameters of an operation."""
     found = []
     for value in params.values():
@@ -303,7 +318,7 @@ def _programs(params: dict[str, Any]) -> list[Any]:
     return found
 
 
-def _constants(program: Any) -> list[Any]:
+def _constants(program: Jaxpr) -> list[Any]:
     """Returns the constants of a program, and of the programs in it."""
     found = list(getattr(program, "consts", ()))
     for eqn in program.eqns:
@@ -313,15 +328,15 @@ def _constants(program: Any) -> list[Any]:
     return found
 
 
-def _describe(x: Any) -> str:
+def _describe(x: jax.Array) -> str:
     return f"an array of shape {tuple(jnp.shape(x))} and type {x.dtype}"
 
 
-def _wrap_processing(name: str) -> Callable[..., Any]:
+def _wrap_processing(name: str) -> Callable[..., object]:
     """Returns a method of the trace that gives results our own class of tracers."""
     original = getattr(_LinearizeTrace, name)
 
-    def process(self: _TapeTrace, *args: Any, **kwargs: Any) -> Any:
+    def process(self: _TapeTrace, *args: object, **kwargs: object) -> object:
         # JAX gives the parameters of an operation as the last argument.
         if self.watched and args and isinstance(args[-1], dict):
             self.check_constants(args[-1])
@@ -367,11 +382,11 @@ class Recording:
         self._trace = _TapeTrace(jax_traces.current(), self._tangents)
         self._block: Any = None
         # The tangents of keys that are followed, such as the cells of variables.
-        self._keys: dict[Any, Any] = {}
-        self.owners: dict[Any, Any] = {}
-        self.late: set[Any] = set()
-        self.unfollowed: set[Any] = set()
-        self.lookups: dict[Any, list[tuple[Any, Any]]] = {}
+        self._keys: dict[object, _Tangent] = {}
+        self.owners: dict[object, Any] = {}
+        self.late: set[object] = set()
+        self.unfollowed: set[object] = set()
+        self.lookups: dict[object, list[tuple[object, Any]]] = {}
 
     @property
     def is_recording(self) -> bool:
@@ -417,7 +432,7 @@ class Recording:
 
     # Following.
 
-    def watch(self, x: Any) -> None:
+    def watch(self, x: object) -> None:
         """Follows an array from here on, wherever this object is used."""
         met = self._trace.strip(x)
         # It has a tangent already, as a value of the block or from an earlier `watch`.
@@ -427,7 +442,7 @@ class Recording:
             self.late.add(id(x))
         self._trace.watch(met, self._new_tangent(met))
 
-    def add_key(self, key: Any, like: Any, owner: Any) -> None:
+    def add_key(self, key: object, like: jax.Array, owner: object) -> None:
         """Follows the values of a key from here on; `like` is one of them."""
         if key not in self._keys:
             if key in self.unfollowed:
@@ -435,7 +450,9 @@ class Recording:
             self._keys[key] = self._new_tangent(like)
             self.owners[key] = owner
 
-    def follow(self, key: Any, x: Any, owner: Any, is_trainable: bool) -> Any:
+    def follow(
+        self, key: object, x: jax.Array, owner: object, is_trainable: bool
+    ) -> jax.Array:
         """Returns a value of a key so that it is followed.
 
         Args:
@@ -454,7 +471,9 @@ class Recording:
             self.add_key(key, x, owner)
         return TapeTracer(self._trace, x, self._keys[key])
 
-    def follow_rows(self, x: Any, places: Sequence[tuple[Any, Any, Any]]) -> Any:
+    def follow_rows(
+        self, x: jax.Array, places: Sequence[tuple[object, Any, Any]]
+    ) -> jax.Array:
         """Returns rows of a key's value so that they are followed by themselves.
 
         Args:
@@ -479,13 +498,14 @@ class Recording:
             self.owners.setdefault(key, its_owner)
         return TapeTracer(self._trace, x, self._keys[lookup])
 
-    def _new_tangent(self, x: Any) -> Any:
+    def _new_tangent(self, x: object) -> _Tangent:
         aval = jax.typeof(x).to_tangent_aval()
-        return self._tangents.new_arg(aval, _source_info())
+        made: _Tangent = self._tangents.new_arg(aval, _source_info())
+        return made
 
     # Differentiating.
 
-    def find_tangent(self, x: Any) -> Any:
+    def find_tangent(self, x: object) -> Any:
         """Returns the tangent of a value or key; None if it has none."""
         try:
             if x in self._keys:
@@ -495,7 +515,7 @@ class Recording:
         return self._trace.find_tangent(x)
 
     def make_pullback(
-        self, targets: Sequence[Any], sources: Sequence[Any]
+        self, targets: Sequence[_Tangent], sources: Sequence[_Tangent]
     ) -> Callable[[Sequence[Any]], list[Any]]:
         """Returns the function from gradients of targets to those of sources.
 
@@ -538,8 +558,8 @@ class Recording:
 
 
 def _add_inputs(
-    eqns: list[Any], wanted: Sequence[Any], inputs: set[Any]
-) -> tuple[list[Any], dict[Any, Any]]:
+    eqns: list[JaxprEqn], wanted: Sequence[object], inputs: set[Var]
+) -> tuple[list[JaxprEqn], dict[Var, Var]]:
     """Returns equations in which a new input is added to each wanted variable.
 
     Variables that are inputs already need none.

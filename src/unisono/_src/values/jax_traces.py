@@ -6,10 +6,12 @@ JAX has no public way to do this, so this module uses its internals.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
+import numpy as np
 
 from unisono._src.foundation import jax_internals
 
@@ -17,17 +19,18 @@ _JVP, _Linearize = jax_internals.JVPTrace, jax_internals.LinearizeTrace
 _context = jax_internals.trace_context
 
 
-def current() -> Any:
+def current() -> jax.core.Trace:
     """Returns the trace that the running code belongs to."""
-    return _context.trace
+    found: jax.core.Trace = _context.trace
+    return found
 
 
 # Returns the trace that a tracer belongs to. This is no function of ours: tapes ask at
 # every operation.
-trace_of = jax_internals.trace_of
+trace_of: Callable[[object], Any] = jax_internals.trace_of
 
 
-def base_trace(trace: Any = None) -> Any:
+def base_trace(trace: jax.core.Trace | None = None) -> jax.core.Trace:
     """Returns the trace that is below the gradients of `trace`, or of the running code.
 
     Args:
@@ -39,12 +42,12 @@ def base_trace(trace: Any = None) -> Any:
     return found
 
 
-def reading_trace() -> Any:
+def reading_trace() -> jax.core.Trace:
     """Returns the trace whose cached program would keep a value that is read now.
 
     Traces of gradients and of `jax.vmap` are skipped: JAX caches no program of them.
     """
-    found = _context.trace
+    found: jax.core.Trace = _context.trace
     transparent = (_JVP, _Linearize, jax_internals.BatchTrace)
     while isinstance(found, transparent):
         found = found.parent_trace
@@ -71,12 +74,13 @@ def forget_traced_functions() -> None:
     jax_internals.trace_to_jaxpr.cache_clear()
 
 
-def concrete_value(x: Any) -> Any:
+def concrete_value(x: object) -> jax.Array | np.ndarray | None:
     """Returns the array behind a tracer of gradients, if it is known; else None."""
-    return jax_internals.to_concrete_value(x)
+    found: jax.Array | np.ndarray | None = jax_internals.to_concrete_value(x)
+    return found
 
 
-def is_eager(trace: Any) -> bool:
+def is_eager(trace: jax.core.Trace) -> bool:
     """Whether `trace` computes at once."""
     return isinstance(trace, jax_internals.EvalTrace)
 
@@ -90,7 +94,7 @@ def compute_at_once() -> Iterator[None]:
         yield
 
 
-def enter(trace: Any) -> Any:
+def enter(trace: jax.core.Trace) -> AbstractContextManager[None]:
     """Returns a context manager whose block belongs to `trace`.
 
     Args:

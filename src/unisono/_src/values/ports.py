@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, Literal, TypeAlias, TypeVar, final
 
 import jax
 import numpy as np
@@ -15,6 +15,11 @@ from unisono._src.values import jax_tapes, jax_traces
 from unisono._src.values.array_operators import StandsForArray
 
 _GRADIENTS = jax_internals.JVPTrace, jax_internals.LinearizeTrace
+_T = TypeVar("_T")
+# From the payloads of all replicas to the result of each.
+_Combine: TypeAlias = Callable[[list[Any]], Sequence[Any]]
+# The structure of a payload; for each leaf whether it is an array, and if not, itself.
+_Rest: TypeAlias = tuple[Any, list[tuple[bool, object]]]
 
 
 class NeedsLockstep(errors.Signal):
@@ -27,6 +32,7 @@ class Port(abc.ABC):
     Attributes:
         replicas: how many replicas there are, over all workers.
         here: how many of them are in this process.
+        is_alone: whether there is no other replica.
         is_spmd: whether one program, traced once, stands for all replicas.
         has_merged: whether a merge_call has called a function of the user.
         has_tapes: whether the replica has opened a gradient tape.
@@ -34,7 +40,8 @@ class Port(abc.ABC):
 
     replicas: int
     here: int
-    is_spmd = False
+    is_alone: bool
+    is_spmd: bool
     has_merged = False
     has_tapes = False
 
@@ -43,6 +50,8 @@ class Port(abc.ABC):
 class Solo(Port):
     """The port of a single replica, which has nobody to exchange values with."""
 
+    is_alone: Literal[True] = True
+    is_spmd: Literal[False] = False
     replicas = here = 1
 
 
@@ -55,29 +64,32 @@ class SpmdPort(Port):
         outer_traces: the traces around the replica function.
     """
 
-    is_spmd = True
+    is_alone: Literal[False] = False
+    is_spmd: Literal[True] = True
 
-    def __init__(self, topology: Topology, outer_traces: Sequence[Any]) -> None:
+    def __init__(
+        self, topology: Topology, outer_traces: Sequence[jax.core.Trace]
+    ) -> None:
         self.replicas = topology.replicas
         self.here = topology.copies
         self._outer = tuple(outer_traces)
         # By identity; the object is kept so that its id is not given to another one.
-        self._merged: dict[int, Any] = {}
-        self._own: dict[int, Any] = {}
+        self._merged: dict[int, object] = {}
+        self._own: dict[int, object] = {}
 
-    def own(self, x: Any) -> None:
+    def own(self, x: object) -> None:
         """Notes that the replica function made `x`, an array whose value is known."""
         self._own[id(x)] = x
 
-    def share(self, x: Any) -> None:
+    def share(self, x: object) -> None:
         """Notes that a merge_call returned `x` to all replicas."""
         self._merged[id(x)] = x
 
-    def is_merged(self, x: Any) -> bool:
+    def is_merged(self, x: object) -> bool:
         """Whether a merge_call returned `x` to all replicas."""
         return id(x) in self._merged
 
-    def is_shared(self, x: Any) -> bool:
+    def is_shared(self, x: object) -> bool:
         """Whether `x` is one object that all replicas have, not one per replica."""
         if id(x) in self._merged:
             return True
@@ -115,6 +127,9 @@ class LockstepPort(Port):
             were entered by the replica function.
     """
 
+    is_alone: Literal[False] = False
+    is_spmd: Literal[False] = False
+
     def __init__(
         self,
         index: int,
@@ -135,9 +150,9 @@ class LockstepPort(Port):
 
     def meet(
         self,
-        combine: Callable[[list[Any]], Sequence[Any]],
-        payload: Any,
-        transpose: Callable[[list[Any]], Sequence[Any]] | None = None,
+        combine: _Combine,
+        payload: object,
+        transpose: _Combine | None = None,
     ) -> Any:
         """Waits until all replicas are here, and returns this one's result.
 
@@ -174,7 +189,7 @@ class LockstepPort(Port):
         with jax_internals.set_current_trace(self.level):
             return self._suspend((combine, _join_arrays(lowered, rest)))
 
-    def _strip_gradients(self, x: Any) -> Any:
+    def _strip_gradients(self, x: _T) -> _T:
         """Returns the value of `x` outside the gradients that the replica is in."""
         while isinstance(x, jax.core.Tracer):
             trace = jax_traces.trace_of(x)
@@ -187,20 +202,22 @@ class LockstepPort(Port):
             x = x.primal
         return x
 
-    def _make_differentiable(self, combine: Any, rest: Any, transpose: Any) -> Any:
+    def _make_differentiable(
+        self, combine: _Combine, rest: _Rest, transpose: _Combine
+    ) -> Callable[[list[jax.Array]], Any]:
         """Returns a function of arrays that meets, and meets again for the gradient."""
 
         # JAX calls it, and the two rules, at the level around the innermost gradient:
         # each of several nested gradients takes `meet` one level further out.
         @jax.custom_vjp
-        def outside(arrays: Any) -> Any:
+        def outside(arrays: list[jax.Array]) -> Any:
             return self.meet(combine, _join_arrays(arrays, rest), transpose)
 
-        def forward(arrays: Any) -> tuple[Any, None]:
+        def forward(arrays: list[jax.Array]) -> tuple[Any, None]:
             met = self.meet(combine, _join_arrays(arrays, rest), transpose)
             return met, None
 
-        def backward(_: None, cotangent: Any) -> tuple[Any]:
+        def backward(_: None, cotangent: object) -> tuple[list[jax.Array]]:
             own = self.meet(transpose, cotangent, combine)
             return (_split_arrays(own)[0],)
 
@@ -208,7 +225,11 @@ class LockstepPort(Port):
         return outside
 
 
-def _split_arrays(payload: Any) -> tuple[list[Any], tuple[Any, Any]]:
+# A type checker tells them apart by `is_alone` and `is_spmd`.
+ReplicaPort: TypeAlias = Solo | SpmdPort | LockstepPort
+
+
+def _split_arrays(payload: object) -> tuple[list[jax.Array], _Rest]:
     """Returns the arrays of a payload, and the rest for `_join_arrays`."""
     leaves, treedef = jax.tree.flatten(payload, is_leaf=_stands_for_array)
     is_array = [isinstance(x, jax.Array) for x in leaves]
@@ -217,12 +238,12 @@ def _split_arrays(payload: Any) -> tuple[list[Any], tuple[Any, Any]]:
     return arrays, (treedef, list(zip(is_array, others, strict=True)))
 
 
-def _stands_for_array(x: Any) -> bool:
+def _stands_for_array(x: object) -> bool:
     # Variables and distributed values must not be taken apart.
     return isinstance(x, StandsForArray)
 
 
-def _join_arrays(arrays: list[Any], rest: tuple[Any, Any]) -> Any:
+def _join_arrays(arrays: list[jax.Array], rest: _Rest) -> object:
     treedef, marks = rest
     given = iter(arrays)
     return treedef.unflatten([next(given) if a else x for a, x in marks])

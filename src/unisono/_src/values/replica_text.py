@@ -24,10 +24,13 @@ def describe(x: Any) -> str:
     return repr(x)
 
 
-def describe_short(x: Any) -> str:
+def describe_short(x: object) -> str:
     """Returns `x` as TensorFlow's `str` of a distributed value shows it."""
-    is_concrete = isinstance(x, jax.Array) and not jax_tapes.is_traced(x)
-    if is_concrete and not collectives.is_key(x):
+    if (
+        isinstance(x, jax.Array)
+        and not jax_tapes.is_traced(x)
+        and not collectives.is_key(x)
+    ):
         return f"tf.Tensor({np.asarray(x)}, shape={x.shape}, dtype={x.dtype})"
     if isinstance(x, str):
         return printable.escape(x)

@@ -7,7 +7,7 @@ cannot raise in the middle of a step. In no case does -1 mean the last row, as i
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,9 @@ from unisono._src.foundation import errors
 from unisono._src.values import jax_tapes
 from unisono._src.values.array_operators import operand
 
+# Positions that are known, or that a program computes.
+Positions: TypeAlias = jax.Array | np.ndarray
+
 # Stands for a row that is not wanted. It is no row of any variable, so it reads zeros
 # and changes nothing, and nobody sends it.
 ABSENT = np.iinfo(np.int32).max
@@ -25,7 +28,7 @@ ABSENT = np.iinfo(np.int32).max
 LEAVE_OUT: dict[str, Any] = {"mode": "drop", "wrap_negative_indices": False}
 
 
-def as_array(indices: Any) -> Any:
+def as_array(indices: object) -> Positions:
     """Returns positions as an array of integers; constants stay known in a program.
 
     Raises:
@@ -41,7 +44,7 @@ def as_array(indices: Any) -> Any:
     return found if found.size else found.astype(jnp.int32)
 
 
-def check(where: Any, limits: tuple[int, ...], absent: int = -1) -> Any:
+def check(where: Positions, limits: tuple[int, ...], absent: int = -1) -> Positions:
     """Returns positions as int32; raises if one is known and out of range.
 
     Args:
@@ -70,7 +73,7 @@ def check(where: Any, limits: tuple[int, ...], absent: int = -1) -> Any:
     return where if where.dtype == jnp.int32 else where.astype(jnp.int32)
 
 
-def of_rows(indices: Any, shape: tuple[int, ...]) -> Any:
+def of_rows(indices: object, shape: tuple[int, ...]) -> Positions:
     """Returns positions of rows of an array as int32.
 
     Args:
@@ -89,7 +92,7 @@ def of_rows(indices: Any, shape: tuple[int, ...]) -> Any:
     return check(as_array(indices), limits, ABSENT)
 
 
-def _is_known(x: Any) -> bool:
+def _is_known(x: object) -> bool:
     """Whether the numbers of an array can be looked at."""
     # Other workers may have a part of it.
     return not jax_tapes.is_traced(x) and getattr(x, "is_fully_addressable", True)

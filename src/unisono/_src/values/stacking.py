@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
+from jax.typing import ArrayLike
 
 from unisono._src.foundation import wide_numbers
 from unisono._src.machines.topology import Topology
 from unisono._src.values import collectives, jax_tapes
 
+_T = TypeVar("_T")
 
-def split_copies(whole: Any, count: int) -> tuple[int, tuple[Any, ...]]:
+
+def split_copies(whole: _T, count: int) -> tuple[int, tuple[_T, ...]]:
     """Returns the first replica of this process, and the copies of its replicas."""
     first, here = 0, count
 
@@ -41,10 +44,10 @@ def split_copies(whole: Any, count: int) -> tuple[int, tuple[Any, ...]]:
     return first, tuple(every)
 
 
-def unstack(stacked: Any, count: int) -> tuple[Any, ...]:
+def unstack(stacked: _T, count: int) -> tuple[_T, ...]:
     """Returns the rows of this process, each on its replica's device."""
 
-    def split(x: Any) -> list[Any]:
+    def split(x: jax.Array) -> list[jax.Array]:
         if isinstance(x, jax.core.Tracer) or len(x.sharding.device_set) == 1:
             return [x[i] for i in range(count)]
         if x.size == 0:
@@ -61,7 +64,7 @@ def unstack(stacked: Any, count: int) -> tuple[Any, ...]:
     return tuple(treedef.unflatten([c[i] for c in columns]) for i in range(here))
 
 
-def _split_empty(x: jax.Array, count: int) -> list[Any]:
+def _split_empty(x: jax.Array, count: int) -> list[jax.Array]:
     """Returns the rows of this process of an array without elements.
 
     XLA does not split such an array: each device may have all rows.
@@ -71,7 +74,7 @@ def _split_empty(x: jax.Array, count: int) -> list[Any]:
     return [collectives.release(p[0]) for p in pieces[::logical]]
 
 
-def stack(parts: Sequence[Any], topology: Topology) -> Any:
+def stack(parts: Sequence[_T], topology: Topology) -> _T | None:
     """Returns the parts as arrays with a row per replica; None if they are uneven."""
     flat = [_flatten(p) for p in parts]
     treedef = flat[0][1]
@@ -85,7 +88,8 @@ def stack(parts: Sequence[Any], topology: Topology) -> Any:
     if kinds is None:
         return None
     stacked = [_stack_column(column, topology) for column in columns]
-    return treedef.unflatten(stacked)
+    made: _T = treedef.unflatten(stacked)
+    return made
 
 
 def _kinds(columns: Sequence[Sequence[Any]]) -> list[Any] | None:
@@ -102,13 +106,14 @@ def _kinds(columns: Sequence[Sequence[Any]]) -> list[Any] | None:
     return kinds
 
 
-def _stack_column(column: Sequence[Any], topology: Topology) -> Any:
+def _stack_column(column: Sequence[ArrayLike], topology: Topology) -> jax.Array:
     if jax_tapes.has_tracer(column):
         return jnp.stack([jnp.asarray(x) for x in column])
     if topology.is_one_device:
         only = column[0]
         row = only[None] if isinstance(only, jax.Array) else _numpy_row(only)
-        return jax.device_put(row, topology.stacked_sharding)
+        placed: jax.Array = jax.device_put(row, topology.stacked_sharding)
+        return placed
     rows = [
         x.reshape((1, *x.shape)) if isinstance(x, jax.Array) else _numpy_row(x)
         for x in column
@@ -116,13 +121,13 @@ def _stack_column(column: Sequence[Any], topology: Topology) -> Any:
     return topology.stack(rows)
 
 
-def _numpy_row(x: Any) -> np.ndarray:
+def _numpy_row(x: ArrayLike) -> np.ndarray:
     """Returns a copy of `x` with a leading axis, in the type that JAX would use."""
     wanted = jax.dtypes.canonicalize_dtype(jnp.result_type(x))
     given = np.asarray(x)
     return np.array(wide_numbers.check(given, "a per-replica value"), wanted)[None]
 
 
-def _flatten(tree: Any) -> tuple[list[Any], Any]:
+def _flatten(tree: object) -> tuple[list[Any], Any]:
     # Typed by hand: mypy does not know what jaxlib's structures can do.
     return jax.tree.flatten(tree)

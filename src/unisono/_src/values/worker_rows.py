@@ -7,7 +7,7 @@ XLA takes everything else for equal on all devices.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +16,10 @@ from jax.sharding import PartitionSpec
 from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.values import collectives
 
+_T = TypeVar("_T")
 
-def own_rows(stacked: Any, topology: Topology) -> tuple[Any, ...]:
+
+def own_rows(stacked: _T, topology: Topology) -> tuple[_T, ...]:
     """Returns the rows of this worker's replicas.
 
     Args:
@@ -25,11 +27,11 @@ def own_rows(stacked: Any, topology: Topology) -> tuple[Any, ...]:
         topology: the replicas.
     """
 
-    def body(x: Any) -> Any:
+    def body(x: _T) -> tuple[_T, ...]:
         return own_values(jax.tree.map(lambda a: a[0], x), topology)
 
     # JAX is told that the rows are the same everywhere, and does not look.
-    rows: tuple[Any, ...] = jax.shard_map(
+    rows: tuple[_T, ...] = jax.shard_map(
         body,
         mesh=topology.mesh,
         in_specs=PartitionSpec(AXIS),
@@ -39,7 +41,7 @@ def own_rows(stacked: Any, topology: Topology) -> tuple[Any, ...]:
     return rows
 
 
-def own_values(local: Any, topology: Topology) -> tuple[Any, ...]:
+def own_values(local: _T, topology: Topology) -> tuple[_T, ...]:
     """Returns the values of this worker's replicas, in an SPMD program.
 
     Args:
@@ -52,11 +54,12 @@ def own_values(local: Any, topology: Topology) -> tuple[Any, ...]:
         return (local,)
     start = jnp.asarray(firsts)[jax.lax.axis_index(AXIS)]
 
-    def pick(x: Any, k: int) -> Any:
+    def pick(x: jax.Array, k: int) -> jax.Array:
         every = jax.lax.all_gather(x, AXIS)
         # Beyond the rows of a worker that has fewer replicas than others, any row.
         row = jnp.minimum(start + k, topology.replicas - 1)
-        return jax.lax.dynamic_index_in_dim(every, row, keepdims=False)
+        found: jax.Array = jax.lax.dynamic_index_in_dim(every, row, keepdims=False)
+        return found
 
     # As many on each worker, so that all of them make the same program.
     rows = [
@@ -66,13 +69,15 @@ def own_values(local: Any, topology: Topology) -> tuple[Any, ...]:
     return tuple(rows[: topology.copies])
 
 
-def _apply_by_bits(fn: Callable[..., Any], x: Any, *args: Any) -> Any:
-    """Returns `fn(x)`, applied to the data of random keys where `x` has them."""
+def _apply_by_bits(
+    fn: Callable[[jax.Array, int], jax.Array], x: jax.Array, k: int
+) -> jax.Array:
+    """Returns `fn(x, k)`, applied to the data of random keys where `x` has them."""
     if not collectives.is_key(x):
-        return fn(x, *args)
-    return jax.random.wrap_key_data(
-        fn(jax.random.key_data(x), *args), impl=jax.random.key_impl(x)
-    )
+        return fn(x, k)
+    bits = fn(jax.random.key_data(x), k)
+    keys: jax.Array = jax.random.wrap_key_data(bits, impl=jax.random.key_impl(x))
+    return keys
 
 
 def _first_replicas(topology: Topology) -> list[int]:

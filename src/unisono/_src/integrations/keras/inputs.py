@@ -101,7 +101,7 @@ class DatasetAdapter(data_adapter.DataAdapter):
         frame = ambient.current()
         strategy, placement = frame.strategy, frame.placement
         is_spread = placement is not None and placement.topology.is_spread
-        if is_spread and isinstance(source, dataset.Dataset):
+        if strategy and is_spread and isinstance(source, dataset.Dataset):
             source = strategy.experimental_distribute_dataset(source)
         self._source = source
         self._class_weight = class_weight

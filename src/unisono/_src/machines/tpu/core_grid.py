@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from unisono._src.foundation import messages
 from unisono._src.foundation.public_names import publish
-from unisono._src.machines.tpu import topology_proto
 
 # The axes x, y and z of the chips, and the core of a chip.
 RANK = 4
 # The bytes of a topology may come from another program; a larger grid is an error in
 # them, and would take all memory.
 _MOST_DEVICES = 1 << 20
+# The largest number in a field of 32 bits.
+_LARGEST = (1 << 31) - 1
 
 
 class TPUTopology:
@@ -54,7 +57,7 @@ class TPUTopology:
         device_type: str = "TPU",
     ) -> None:
         if serialized:
-            mesh_shape, device_coordinates = topology_proto.read(serialized)
+            mesh_shape, device_coordinates = _read(serialized)
         self._mesh_shape = _check_shape(mesh_shape)
         self._coordinates = _check_coordinates(device_coordinates, self._mesh_shape)
         self._type = device_type
@@ -127,14 +130,14 @@ class TPUTopology:
 
     def serialized(self) -> bytes:
         """Returns the topology as the bytes of TensorFlow's ``TopologyProto``."""
-        return topology_proto.write(self._mesh_shape.tolist(), self._coordinates)
+        return _write(self._mesh_shape.tolist(), self._coordinates)
 
     def __repr__(self) -> str:
         shape = "×".join(map(str, self._mesh_shape))
         return f"<Topology {shape}, {self.num_tasks} task(s)>"
 
 
-def _check_shape(mesh_shape: Any) -> np.ndarray:
+def _check_shape(mesh_shape: Sequence[int] | None) -> np.ndarray:
     shape = np.asarray([] if mesh_shape is None else mesh_shape, np.int32)
     if shape.shape != (RANK,) or (shape < 1).any():
         raise ValueError(
@@ -149,7 +152,9 @@ def _check_shape(mesh_shape: Any) -> np.ndarray:
     return shape
 
 
-def _check_coordinates(found: Any, shape: np.ndarray) -> np.ndarray:
+def _check_coordinates(
+    found: Sequence[Any] | np.ndarray | None, shape: np.ndarray
+) -> np.ndarray:
     places = np.asarray([] if found is None else found, np.int32)
     if places.ndim != 3 or places.shape[2] != len(shape):
         raise ValueError(
@@ -165,6 +170,63 @@ def _check_coordinates(found: Any, shape: np.ndarray) -> np.ndarray:
     if len(rows) != places.shape[0] * places.shape[1]:
         raise ValueError("Two devices in `device_coordinates` have the same place.")
     return places
+
+
+# Bytes of TensorFlow's ``TopologyProto``.
+
+
+@functools.cache
+def _topology_proto() -> Any:
+    # TensorFlow's fields have 32 bits. A field of 64 bits reads the same bytes, and
+    # keeps a number that is too large, so that `_read` can refuse it.
+    fields = (
+        "repeated int64 mesh_shape = 1; optional int64 num_tasks = 2;"
+        "optional int64 num_tpu_devices_per_task = 3;"
+        "repeated int64 device_coordinates = 4"
+    )
+    return messages.make_classes(TopologyProto=fields)["TopologyProto"]
+
+
+def _write(mesh_shape: Sequence[int], coordinates: np.ndarray) -> bytes:
+    """Returns the bytes of a topology."""
+    tasks, per_task, _ = coordinates.shape
+    made: bytes = _topology_proto()(
+        mesh_shape=mesh_shape,
+        num_tasks=tasks,
+        num_tpu_devices_per_task=per_task,
+        device_coordinates=coordinates.ravel(),
+    ).SerializeToString()
+    return made
+
+
+def _read(text: bytes) -> tuple[list[int], np.ndarray]:
+    """Returns the shape and the coordinates in the bytes of a topology.
+
+    Raises:
+        ValueError: the bytes are not those of a topology.
+    """
+    import google.protobuf.message
+
+    try:
+        found = _topology_proto().FromString(text)
+    except google.protobuf.message.DecodeError:
+        raise _malformed_error() from None
+    shape, flat = list(found.mesh_shape), list(found.device_coordinates)
+    wanted = found.num_tasks, found.num_tpu_devices_per_task, len(shape)
+    if not all(0 <= n <= _LARGEST for n in (*shape, *flat, *wanted)):
+        raise _malformed_error()
+    if len(flat) != math.prod(wanted):
+        raise ValueError(
+            "`device_coordinates` must have shape num_tasks * num_tpu_devices_per_task "
+            f"* len(mesh_shape), {wanted}; got {len(flat)} numbers."
+        )
+    return shape, np.asarray(flat, np.int64).reshape(wanted)
+
+
+def _malformed_error() -> ValueError:
+    return ValueError(
+        "These are not the bytes of a topology; pass the result of its `serialized`."
+    )
 
 
 publish("unisono.tpu.experimental", Topology=TPUTopology)

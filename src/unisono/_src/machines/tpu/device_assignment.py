@@ -240,7 +240,9 @@ def _find_block_start(
     return start
 
 
-def _list_blocks(starts: Any, shape: np.ndarray, stride: np.ndarray) -> np.ndarray:
+def _list_blocks(
+    starts: Sequence[np.ndarray], shape: np.ndarray, stride: np.ndarray
+) -> np.ndarray:
     inside = np.indices(shape.tolist()).reshape(len(shape), -1).T * stride
     cores: np.ndarray = np.asarray(starts, np.int32)[:, None, :] + inside
     return cores
