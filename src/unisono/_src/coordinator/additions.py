@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from unisono._src.execution import replica_invariance
+from unisono._src.execution import equations
 from unisono._src.execution.traced_function import TracedFunction
 
 # `add_any` is the sum that JAX makes of gradients.
@@ -76,7 +76,7 @@ def _find_term(new: Any, old: Any, made_by: dict[Any, Any]) -> tuple[str, Any]:
 
 def _origin(value: Any, made_by: dict[Any, Any]) -> Any:
     """Returns the variable of the program that first had a value; None for a number."""
-    while not replica_invariance.is_literal(value):
+    while not equations.is_literal(value):
         equation = made_by.get(value)
         if equation is None or equation.primitive.name not in _SAME:
             return value

@@ -86,9 +86,8 @@ def is_compiling() -> bool:
 
 def _is_inlined(frame: ambient.Frame) -> bool:
     """Whether a `function` called in this frame becomes part of the code around it."""
-    if frame.state is not None:
-        return True
-    return frame.port is not None or frame.mode == ambient.UPDATE
+    is_traced = frame.state is not None or frame.port is not None
+    return is_traced or frame.mode == ambient.UPDATE
 
 
 class Function(Generic[_P, _R_co]):
@@ -401,8 +400,7 @@ class Function(Generic[_P, _R_co]):
         (True, True)
         """
         program, given, _ = self._program_of(args, kwargs)
-        lowered: jax.stages.Lowered = program.lower(given)
-        return lowered
+        return program.lower(given)
 
     def _program_of(
         self, args: Any, kwargs: Any
@@ -438,12 +436,15 @@ class Function(Generic[_P, _R_co]):
         finally:
             feeds.put_back()
 
-    def _trace_call(self, args: Any, kwargs: Any) -> Any:
-        """Return the trace of a call, without running it; see `call_tracing`."""
+    def _trace_call(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> traced_function.TracedCall:
+        """Return the trace of a call, without running it; see `traced_function`."""
         if self.input_signature is not None:
             args, kwargs = self._apply_signature(args, kwargs)
         program, given, origin = self._program_of(args, kwargs)
-        return program.trace_for(programs.aval_key(given)), *origin
+        found = program.trace_for(programs.aval_key(given))
+        return traced_function.TracedCall(found, *origin)
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """Return the function for arguments of certain shapes, types and values.
@@ -481,7 +482,7 @@ class Function(Generic[_P, _R_co]):
                 called = concrete_function.placeholders(given, size)
                 program, arrays, _ = self._program_of(*called)
                 traces.append(program.trace_for(programs.aval_key(arrays)))
-            made = concrete_function.ConcreteFunction(
+            made = ConcreteFunction(
                 self._call_compiled, self._parameters, given, traces
             )
             made = self._concrete.setdefault(key, made)
@@ -552,8 +553,7 @@ class Function(Generic[_P, _R_co]):
 
     def _wrap_method(self, method: Callable[..., Any]) -> Function[..., Any]:
         """Return a function of a bound method, with the options of this one."""
-        limit = self._kept.limit.count
-        return Function(method, self.input_signature, max_programs=limit)
+        return Function(method, self.input_signature, None, self._kept.limit.count)
 
     def __repr__(self) -> str:
         name = getattr(self, "__name__", repr(self.python_function))

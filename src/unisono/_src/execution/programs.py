@@ -17,18 +17,16 @@ import jax.numpy as jnp
 from jax._src import config
 
 from unisono._src.execution import (
-    inlining,
+    equations,
     invalid_numbers,
     profile_names,
     program_checks,
-    program_digest,
     server_lookups,
     signature,
     step_labels,
     step_marks,
     traced_function,
 )
-from unisono._src.execution import outputs as outputs_lib
 from unisono._src.execution.traced_function import TracedFunction
 from unisono._src.foundation import errors, jax_types
 from unisono._src.machines import topology
@@ -128,7 +126,7 @@ class Program:
         self._stored: list[Any] = [*self.written, *ledger]
         self._must_prepare = self._must_place or self._ledger is not None
         self._jitted: Any = self._jit(first)
-        self._collect = outputs_lib.collector(first.outputs, first.mesh)
+        self._collect = signature.collector(first.outputs, first.mesh)
         # The kind of call is chosen once, so that a step asks for none of this.
         self._call_alone = self._call_carefully if self._may_raise else self._call
         self.call: Any = self._call_together if self._is_together else self._call_alone
@@ -323,9 +321,9 @@ class Program:
             # design (decision 0013).
             digest = "of this worker"
         elif self._may_raise:
-            digest = program_digest.digest_jaxpr(found.jaxpr)
+            digest = step_labels.digest_jaxpr(found.jaxpr)
         else:
-            digest = program_digest.digest_lowered(self.lower(leaves))
+            digest = step_labels.digest_lowered(self.lower(leaves))
         return self._labels.add(leaves, found, digest)
 
     def _call_with_moved_arguments(self, error: Exception, leaves: list[Any]) -> Any:
@@ -486,7 +484,7 @@ class Program:
             "checkpoint or assign them again; all other variables are intact."
         )
 
-    def lower(self, leaves: list[Any]) -> Any:
+    def lower(self, leaves: list[Any]) -> jax.stages.Lowered:
         """Return the program as `jax.stages.Lowered`, for inspection."""
         donated = [c.array for c in self.donated]
         kept = [x.array for x in self._inputs]
@@ -495,7 +493,8 @@ class Program:
             kept.append(self._labels.make_number(""))
         if self._must_place:
             donated, kept, leaves = self._place_inputs(donated, kept, leaves)
-        return self._jitted.lower(donated, kept, leaves)
+        lowered: jax.stages.Lowered = self._jitted.lower(donated, kept, leaves)
+        return lowered
 
 
 @final
@@ -544,7 +543,7 @@ def find_callback(jaxpr: Any) -> str | None:
         name: str = e.primitive.name
         if "callback" in name or name.startswith("debug"):
             return name
-        for inner in map(find_callback, inlining.inner(e)):
+        for inner in map(find_callback, equations.inner(e)):
             if inner is not None:
                 return inner
     return None

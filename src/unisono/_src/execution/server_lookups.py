@@ -15,7 +15,7 @@ import jax
 from jax._src import core
 from jax.interpreters import partial_eval
 
-from unisono._src.execution import inlining, replica_invariance
+from unisono._src.execution import equations
 from unisono._src.foundation import jax_types
 from unisono._src.state import rows
 
@@ -38,7 +38,7 @@ class Stage:
 def has_lookups(jaxpr: Any) -> bool:
     """Whether a program asks for rows of variables."""
     return any(
-        e.primitive is rows.lookup_p or any(map(has_lookups, inlining.inner(e)))
+        e.primitive is rows.lookup_p or any(map(has_lookups, equations.inner(e)))
         for e in jaxpr.eqns
     )
 
@@ -55,7 +55,7 @@ def split(closed: Any, name: str) -> list[Stage]:
     """
     if not has_lookups(closed.jaxpr):
         return [Stage(closed, ())]
-    closed = inlining.inline(closed)
+    closed = equations.inline(closed)
     jaxpr = closed.jaxpr
     # The level of a value: how many times rows must be fetched before it can be
     # computed. Lookups of one level are asked for together.
@@ -63,7 +63,7 @@ def split(closed: Any, name: str) -> list[Stage]:
     asked: dict[int, list[Any]] = {}
     rest = []
     for eqn in jaxpr.eqns:
-        inputs = [v for v in eqn.invars if not replica_invariance.is_literal(v)]
+        inputs = [v for v in eqn.invars if not equations.is_literal(v)]
         level = max([levels.get(v, 0) for v in inputs], default=0)
         if eqn.primitive is rows.lookup_p:
             asked.setdefault(level, []).append(eqn)
@@ -87,7 +87,7 @@ def split(closed: Any, name: str) -> list[Stage]:
 
 def _check(eqn: Any, name: str) -> None:
     """Raise if a program inside an equation asks for rows of variables."""
-    if any(map(has_lookups, inlining.inner(eqn))):
+    if any(map(has_lookups, equations.inner(eqn))):
         raise ValueError(
             f"The function '{name}' looks rows of a variable up inside "
             f"`{eqn.primitive.name}`, such as jax.lax.scan or cond. The rows are "
