@@ -175,7 +175,7 @@ class Function(Generic[_P, _R_co]):
             if rest == last[0]:
                 try:
                     return last[1].call(leaves)  # type: ignore[no-any-return]
-                except programs.Miss:
+                except traced_function.Miss:
                     # JAX found shapes for which this program was not traced.
                     pass
         return self._call(args, kwargs)  # type: ignore[no-any-return]
@@ -330,7 +330,7 @@ class Function(Generic[_P, _R_co]):
         found.name = getattr(self, "__name__", found.name)
         # Without elements this is `key`, by which `_call` looks for the program.
         key = ((*key[0], *feeds.parts), *key[1:])
-        return self._kept.add(key, programs.aval_key(given), found)
+        return self._kept.add(key, traced_function.aval_key(given), found)
 
     def for_strategy(self, strategy: Any) -> Function[..., Any]:
         """Return the compiled function that runs this one on every replica.
@@ -443,8 +443,7 @@ class Function(Generic[_P, _R_co]):
         if self.input_signature is not None:
             args, kwargs = self._apply_signature(args, kwargs)
         program, given, origin = self._program_of(args, kwargs)
-        found = program.trace_for(programs.aval_key(given))
-        return traced_function.TracedCall(found, *origin)
+        return traced_function.TracedCall(program.traces.find_for(given), *origin)
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """Return the function for arguments of certain shapes, types and values.
@@ -481,7 +480,7 @@ class Function(Generic[_P, _R_co]):
             for size in concrete_function.sizes_of(list(given)):
                 called = concrete_function.placeholders(given, size)
                 program, arrays, _ = self._program_of(*called)
-                traces.append(program.trace_for(programs.aval_key(arrays)))
+                traces.append(program.traces.find_for(arrays))
             made = ConcreteFunction(
                 self._call_compiled, self._parameters, given, traces
             )

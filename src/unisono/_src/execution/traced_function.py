@@ -13,7 +13,9 @@ from typing import Any, NamedTuple, Protocol, final
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax._src import config
 from jax.interpreters import partial_eval
+from jax.typing import ArrayLike
 
 from unisono._src.execution import (
     compiler_limits,
@@ -89,6 +91,62 @@ class TracedFunction:
         start = len(self.written) + len(self.created)
         start += sum(len(c.operands) for c in self.changes)
         return [v.aval for v in self.jaxpr.outvars[start:]]
+
+
+class Miss(errors.Signal):
+    """A program was called with shapes or settings that it was not traced for.
+
+    Only JAX's own dispatch, which is fast, compares them: a program that JAX has not
+    compiled for them calls back into Python, which finds no trace and raises this.
+    """
+
+
+# JAX's settings that change what a trace computes. JAX compiles for each of their
+# values, also in a block such as `with jax.default_matmul_precision("highest")`.
+_SETTINGS = tuple(
+    config.config_states[f"jax_{name}"]
+    for name in (
+        "default_matmul_precision",
+        "enable_x64",
+        "numpy_dtype_promotion",
+        "numpy_rank_promotion",
+        "threefry_partitionable",
+    )
+)
+
+
+def aval_key(leaves: Sequence[ArrayLike]) -> tuple[Any, Any]:
+    """Return by what JAX tells calls apart: shapes and types, and its settings."""
+    found = (jax.typeof(x) for x in leaves)
+    shapes = tuple((a.shape, a.dtype, a.weak_type) for a in found)
+    return shapes, tuple([s.value for s in _SETTINGS])
+
+
+@final
+class TracesByShape:
+    """The traces that one program serves, by shapes and settings (see `aval_key`)."""
+
+    def __init__(self) -> None:
+        self._known: dict[object, TracedFunction] = {}
+
+    def add(self, key: object, found: TracedFunction) -> None:
+        """Add a trace, so that the program serves calls with the shapes in `key`."""
+        self._known[key] = found
+
+    def has(self, key: object) -> bool:
+        """Whether the program was traced for the shapes in `key`."""
+        return key in self._known
+
+    def find_for(self, leaves: Sequence[ArrayLike]) -> TracedFunction:
+        """Return the trace for arguments of such shapes.
+
+        Raises:
+            Miss: there is none.
+        """
+        found = self._known.get(aval_key(leaves))
+        if found is None:
+            raise Miss
+        return found
 
 
 @final
