@@ -119,10 +119,14 @@ class ConcreteFunction:
         call = self._complete(args, kwargs)
         return self._call(*call.args, **call.kwargs)
 
-    def _split_call(self, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
-        """Return the `Function` that it was made of, and the arguments of a call."""
+    def _trace_call(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> traced_function.TracedCall:
+        """Return the trace of a call, without running it; see `traced_function`."""
         call = self._complete(args, kwargs)
-        return self._call.__self__, call.args, call.kwargs  # type: ignore[attr-defined]
+        # A method of the `Function` that this was made of, which has the trace.
+        owner: traced_function.Traceable = self._call.__self__  # type: ignore[attr-defined]
+        return owner._trace_call(call.args, call.kwargs)  # noqa: SLF001
 
     def _complete(self, args: Any, kwargs: Any) -> inspect.BoundArguments:
         """Return the arguments of a call, with those that were given before."""

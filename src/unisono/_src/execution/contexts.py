@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final, overload
 
@@ -11,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from unisono._src.execution import logical_devices, merging, replica_collectives
+from unisono._src.execution import merging, replica_collectives
 from unisono._src.foundation import ambient, options
 from unisono._src.foundation.public_names import publish
+from unisono._src.machines.topology import Topology
 from unisono._src.state import branch_frame, frames, storage
 from unisono._src.values import ports
 from unisono._src.values.array_operators import StandsForArray
@@ -151,7 +153,7 @@ class ReplicaContext:
         require_replica_context(self)
         placement = ambient.current().placement
         topology = None if placement is None else placement.topology
-        return logical_devices.enter(topology, logical_device_id)
+        return enter_logical_device(topology, logical_device_id)
 
     def __enter__(self) -> ReplicaContext:
         """Make this the context of the running code until the end of the block.
@@ -411,6 +413,38 @@ def enter_replica(
         yield
     finally:
         ambient.swap(outer)
+
+
+def check_logical_device(logical: int, number: int) -> None:
+    """Raise unless a replica has a logical device of this number.
+
+    Args:
+        logical: how many logical devices a replica has.
+        number: the number of the wanted one.
+    """
+    if not 0 <= number < logical:
+        raise ValueError(
+            "`logical_core_id` to assign must be lower then total number of logical "
+            f"devices per replica. Received logical device id {number} but there are "
+            f"only total of {logical} logical devices in replica."
+        )
+
+
+@contextlib.contextmanager
+def enter_logical_device(topology: Topology | None, number: int) -> Iterator[None]:
+    """Run a block for a logical device; its variables are whole.
+
+    Args:
+        topology: the replicas; None for one that has a single device.
+        number: the number of the logical device.
+    """
+    logical = 1 if topology is None else topology.num_logical_devices
+    check_logical_device(logical, number)
+    placement = ambient.current().placement
+    if placement is not None:
+        placement = dataclasses.replace(placement, split_above=None)
+    with ambient.push(placement=placement):
+        yield
 
 
 def default_replica_context(strategy: Any) -> ReplicaContext:

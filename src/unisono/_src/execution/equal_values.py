@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax.interpreters import partial_eval
 
-from unisono._src.execution import jaxpr_equality, replica_invariance
+from unisono._src.execution import equations, jaxpr_equality
 from unisono._src.foundation import errors
 from unisono._src.state.storage import Cell
 
@@ -81,7 +81,7 @@ class _Numbering:
 
     def _number_of(self, atom: Any, known: dict[Any, int]) -> int:
         """Returns the number of an operand."""
-        if replica_invariance.is_literal(atom):
+        if equations.is_literal(atom):
             return self._number_of_constant(atom.val)
         return known[atom]
 
@@ -109,7 +109,7 @@ class _Numbering:
             return operands
         # Look into calls: the two values may be computed partly inside and partly
         # outside.
-        inner = replica_invariance.called_program(eqn)
+        inner = equations.called_program(eqn)
         if inner is not None and len(inner[0].invars) == len(operands):
             return self.outputs(*inner, operands)
         if name in _CHANGING or eqn.effects:
@@ -124,7 +124,7 @@ class _Numbering:
         self, jaxpr: Any, eqn: Any, known: dict[Any, int], result: Any
     ) -> int:
         """Returns the number of one result of an equation with programs inside."""
-        inputs = [v for v in eqn.invars if not replica_invariance.is_literal(v)]
+        inputs = [v for v in eqn.invars if not equations.is_literal(v)]
         alone = jaxpr.replace(
             constvars=[],
             invars=list(dict.fromkeys(inputs)),

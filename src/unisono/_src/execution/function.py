@@ -86,9 +86,8 @@ def is_compiling() -> bool:
 
 def _is_inlined(frame: ambient.Frame) -> bool:
     """Whether a `function` called in this frame becomes part of the code around it."""
-    if frame.state is not None:
-        return True
-    return frame.port is not None or frame.mode == ambient.UPDATE
+    is_traced = frame.state is not None or frame.port is not None
+    return is_traced or frame.mode == ambient.UPDATE
 
 
 class Function(Generic[_P, _R_co]):
@@ -176,7 +175,7 @@ class Function(Generic[_P, _R_co]):
             if rest == last[0]:
                 try:
                     return last[1].call(leaves)  # type: ignore[no-any-return]
-                except programs.Miss:
+                except traced_function.Miss:
                     # JAX found shapes for which this program was not traced.
                     pass
         return self._call(args, kwargs)  # type: ignore[no-any-return]
@@ -331,7 +330,7 @@ class Function(Generic[_P, _R_co]):
         found.name = getattr(self, "__name__", found.name)
         # Without elements this is `key`, by which `_call` looks for the program.
         key = ((*key[0], *feeds.parts), *key[1:])
-        return self._kept.add(key, programs.aval_key(given), found)
+        return self._kept.add(key, traced_function.aval_key(given), found)
 
     def for_strategy(self, strategy: Any) -> Function[..., Any]:
         """Return the compiled function that runs this one on every replica.
@@ -401,8 +400,7 @@ class Function(Generic[_P, _R_co]):
         (True, True)
         """
         program, given, _ = self._program_of(args, kwargs)
-        lowered: jax.stages.Lowered = program.lower(given)
-        return lowered
+        return program.lower(given)
 
     def _program_of(
         self, args: Any, kwargs: Any
@@ -438,12 +436,14 @@ class Function(Generic[_P, _R_co]):
         finally:
             feeds.put_back()
 
-    def _trace_call(self, args: Any, kwargs: Any) -> Any:
-        """Return the trace of a call, without running it; see `call_tracing`."""
+    def _trace_call(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> traced_function.TracedCall:
+        """Return the trace of a call, without running it; see `traced_function`."""
         if self.input_signature is not None:
             args, kwargs = self._apply_signature(args, kwargs)
         program, given, origin = self._program_of(args, kwargs)
-        return program.trace_for(given), *origin
+        return traced_function.TracedCall(program.traces.find_known(given), *origin)
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """Return the function for arguments of certain shapes, types and values.
@@ -480,8 +480,8 @@ class Function(Generic[_P, _R_co]):
             for size in concrete_function.sizes_of(list(given)):
                 called = concrete_function.placeholders(given, size)
                 program, arrays, _ = self._program_of(*called)
-                traces.append(program.trace_for(arrays))
-            made = concrete_function.ConcreteFunction(
+                traces.append(program.traces.find_known(arrays))
+            made = ConcreteFunction(
                 self._call_compiled, self._parameters, given, traces
             )
             made = self._concrete.setdefault(key, made)
@@ -552,8 +552,7 @@ class Function(Generic[_P, _R_co]):
 
     def _wrap_method(self, method: Callable[..., Any]) -> Function[..., Any]:
         """Return a function of a bound method, with the options of this one."""
-        limit = self._kept.limit.count
-        return Function(method, self.input_signature, max_programs=limit)
+        return Function(method, self.input_signature, None, self._kept.limit.count)
 
     def __repr__(self) -> str:
         name = getattr(self, "__name__", repr(self.python_function))

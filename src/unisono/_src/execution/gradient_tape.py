@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src.execution import pullbacks, row_gradients
+from unisono._src.execution import pullbacks
 from unisono._src.foundation import ambient, library_hooks, nest
 from unisono._src.foundation.public_names import publish
 from unisono._src.state import (
@@ -409,12 +409,12 @@ class GradientTape:
         ]
         factors = pullbacks.find_factors(targets, output_gradients)
         # Rows that were looked up are sources of their own.
-        every = [*wanted, *row_gradients.find_lookups(recording, leaves)]
+        every = [*wanted, *pullbacks.find_lookups(recording, leaves)]
         pull, given = pullbacks.differentiate(recording, targets, every)
         found = pull([factors[i] for i in given])
         count = len(wanted)
         pullbacks.check_late(recording, wanted, found[:count])
-        filled = row_gradients.join(recording, leaves, found[:count], found[count:])
+        filled = pullbacks.join_rows(recording, leaves, found[:count], found[count:])
         self._finish(recording)
         return _rebuild(sources, _fill(filled, leaves, rule))
 

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from unisono._src.execution import inlining, lockstep, replica_invariance
+from unisono._src.execution import equations, lockstep
 from unisono._src.execution.traced_function import TracedFunction
 from unisono._src.foundation import jax_internals
 from unisono._src.machines.topology import AXIS
@@ -206,7 +206,7 @@ class _Search:
         env.update(zip(jaxpr.invars, args, strict=True))
 
         def read(v: Any) -> _Numbered:
-            return (v.val, None) if replica_invariance.is_literal(v) else env[v]
+            return (v.val, None) if equations.is_literal(v) else env[v]
 
         for eqn in jaxpr.eqns:
             if not eqn.outvars:
@@ -214,14 +214,14 @@ class _Search:
             given = [read(v) for v in eqn.invars]
             around, self._where = self._where, _find_replica(eqn) or self._where
             called = eqn.params.get("jaxpr") or eqn.params.get("call_jaxpr")
-            if eqn.primitive.name in inlining.CALLS and hasattr(called, "consts"):
+            if eqn.primitive.name in equations.CALLS and hasattr(called, "consts"):
                 constants = [(x, None) for x in called.consts]
                 out = self._evaluate(called.jaxpr, constants, given)
             elif eqn.primitive.name == "shard_map":
                 out = self._evaluate_replicas(eqn, given)
             else:
                 sources = [number for _, number in given]
-                found = inlining.compute(jaxpr, eqn, [x for x, _ in given])
+                found = equations.compute(jaxpr, eqn, [x for x, _ in given])
                 out = [(x, self._note(_describe(eqn), x, sources)) for x in found]
             self._where = around
             env.update(zip(eqn.outvars, out, strict=True))

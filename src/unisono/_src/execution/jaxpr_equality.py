@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from unisono._src.execution import replica_invariance
+from unisono._src.execution import equations
 
 # Endings of the names of parameters that JAX makes anew in every trace: rules for
 # derivatives, and places in the source.
@@ -49,7 +49,7 @@ def _is_same_atom(x: Any, y: Any, names: dict[Any, Any]) -> bool:
     """Whether two operands are equal constants, or variables that correspond."""
     if x.aval != y.aval:
         return False
-    if replica_invariance.is_literal(x) or replica_invariance.is_literal(y):
+    if equations.is_literal(x) or equations.is_literal(y):
         return type(x) is type(y) and _is_same_value(x.val, y.val)
     return names.get(x) is y
 

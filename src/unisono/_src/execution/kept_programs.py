@@ -179,8 +179,8 @@ class KeptPrograms:
     def find(self, key: Any, leaves: Sequence[Any]) -> programs.Program | None:
         """Return the program of a signature for these arrays, if there is one."""
         known = self._programs.get(key, ())
-        shapes = programs.aval_key(leaves) if known else None
-        program = next((p for p in known if p.serves(shapes)), None)
+        shapes = traced_function.aval_key(leaves) if known else None
+        program = next((p for p in known if p.traces.has(shapes)), None)
         if program is not None and self.limit.count is not None:
             self.limit.use(program)
         return program
@@ -210,7 +210,7 @@ class KeptPrograms:
         if program is None:
             program = programs.Program(found)
             known.append(program)
-        program.add(shapes, found)
+        program.traces.add(shapes, found)
         if is_limited:
             self.limit.add(program, self, key)
         return program

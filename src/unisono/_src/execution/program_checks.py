@@ -1,7 +1,7 @@
 """Conditions that a program checks while it runs, and the errors of those that failed.
 
-A callback notes the failure; `programs` raises it when the call is over and stores none
-of its results. See `programs.Program._call_carefully`.
+A callback notes the failure; `program_calls` raises it when the call is over and stores
+none of its results. See `program_calls.CallbackCall`.
 """
 
 from __future__ import annotations

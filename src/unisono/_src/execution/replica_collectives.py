@@ -9,11 +9,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src.execution import program_reduction
+from unisono._src.execution import merging
 from unisono._src.foundation import ambient, nest
 from unisono._src.foundation.options import CommunicationOptions, ReduceOp
-from unisono._src.state import frames
-from unisono._src.values import collectives, gradient_packing, indexed_slices
+from unisono._src.state import frames, storage
+from unisono._src.values import (
+    collectives,
+    distributed,
+    gradient_packing,
+    indexed_slices,
+)
 from unisono._src.values.array_operators import operand
 from unisono._src.values.indexed_slices import IndexedSlices
 
@@ -32,7 +37,7 @@ def all_reduce(
     placement = ambient.current().placement
     if placement is not None and placement.ops and port.replicas > 1:
         return nest.map_structure(
-            lambda x: program_reduction.all_reduce(port, placement, op, options, x),
+            lambda x: _reduce_by_program(port, placement, op, options, x),
             value,
         )
     # Between CPUs of several processes few large collectives are faster than many
@@ -81,6 +86,50 @@ def _reduce_leaf(port: Any, op: ReduceOp, x: Any) -> Any:
 
     # A sum or mean over replicas is its own transpose, which gradients go through.
     return port.meet(combine, collectives.as_array(x), combine)
+
+
+def _reduce_by_program(
+    port: Any,
+    placement: storage.Placement,
+    op: Any,
+    options: Any,
+    x: Any,
+) -> Any:
+    """Reduce one leaf by the `CrossDeviceOps` that the program has given.
+
+    As in TensorFlow, the gradient of the result is combined in the same way.
+
+    Args:
+        port: how the replica meets the others.
+        placement: its strategy's, with the program's `ops`.
+        op: a `ReduceOp`.
+        options: `CommunicationOptions` or None.
+        x: the replica's array or `IndexedSlices`.
+    """
+
+    def call(value: distributed.PerReplica) -> Any:
+        (found,) = placement.ops.batch_reduce(op, [(value, value)], options)
+        return found
+
+    def combine(parts: list[Any]) -> Sequence[Any]:
+        found = call(distributed.PerReplica(parts, placement.topology))
+        return [distributed.unwrap(found, i, port.replicas) for i in port.turns]
+
+    @jax.custom_vjp
+    def reduce(own: Any) -> Any:
+        with merging.enter_cross_replica(placement.strategy, port):
+            found = call(distributed.PerReplica.from_local(own, port.replicas))
+        if isinstance(found, distributed.PerReplica):
+            return found.local
+        return found.whole if isinstance(found, distributed.Mirrored) else found
+
+    own = collectives.as_array(operand(x))
+    if not port.is_spmd:
+        # Replicas that take turns: `meet` lets the gradient pass by the same function.
+        return port.meet(combine, own, combine)
+    # In an SPMD program the rule is given to JAX, as TensorFlow has it.
+    reduce.defvjp(lambda x: (reduce(x), None), lambda _, ct: (reduce(ct),))
+    return reduce(own)
 
 
 def _reduce_together(port: Any, op: ReduceOp, value: Any, bytes_per_pack: int) -> Any:

@@ -9,18 +9,20 @@ if its operands are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, final
 
-import jax
-
+from unisono._src.execution import equations
 from unisono._src.foundation import errors
+
+if TYPE_CHECKING:
+    from jax.extend.core import Jaxpr, JaxprEqn
 
 
 @final
 class Invariance:
     """Follows a program's equations and notes which values all replicas share."""
 
-    def outputs(self, jaxpr: Any, inputs: Sequence[bool]) -> list[bool]:
+    def outputs(self, jaxpr: Jaxpr, inputs: Sequence[bool]) -> list[bool]:
         """Return for each output of a program whether it is equal on all replicas.
 
         Args:
@@ -30,19 +32,21 @@ class Invariance:
         Raises:
             RuntimeError: replicas may meet different numbers of times.
         """
-        known = dict(zip(jaxpr.invars, inputs, strict=True))
+        known: dict[equations.Atom, bool] = dict(zip(jaxpr.invars, inputs, strict=True))
         # A constant is part of the one program that all replicas run.
         known.update((v, True) for v in jaxpr.constvars)
         for eqn in jaxpr.eqns:
             self._follow_equation(eqn, known)
         return [self._is_equal(v, known) for v in jaxpr.outvars]
 
-    def _is_equal(self, var: Any, known: dict[Any, bool]) -> bool:
+    def _is_equal(self, var: equations.Atom, known: dict[equations.Atom, bool]) -> bool:
         # Unknown counts as unequal: a false alarm is possible, a silent divergence is
         # not.
-        return True if is_literal(var) else known.get(var, False)
+        return True if equations.is_literal(var) else known.get(var, False)
 
-    def _follow_equation(self, eqn: Any, known: dict[Any, bool]) -> None:
+    def _follow_equation(
+        self, eqn: JaxprEqn, known: dict[equations.Atom, bool]
+    ) -> None:
         """Note in `known` whether the results of an equation are equal."""
         name = eqn.primitive.name
         same = [self._is_equal(v, known) for v in eqn.invars]
@@ -57,7 +61,7 @@ class Invariance:
             out = self._follow_nested(eqn, same)
         known.update(zip(eqn.outvars, out, strict=True))
 
-    def _follow_nested(self, eqn: Any, same: list[bool]) -> list[bool]:
+    def _follow_nested(self, eqn: JaxprEqn, same: list[bool]) -> list[bool]:
         """Look into an equation that holds programs; take any other as unequal."""
         name = eqn.primitive.name
         if name == "cond":
@@ -66,14 +70,14 @@ class Invariance:
             return self._follow_scan(eqn, same)
         if name == "while":
             return self._follow_while(eqn, same)
-        inner = _jaxpr_of(eqn.params.get("jaxpr") or eqn.params.get("call_jaxpr"))
-        if name not in _CALLS or len(inner.invars) != len(same):
+        called = equations.called_program(eqn)
+        if called is None or len(called[0].invars) != len(same):
             return [False] * len(eqn.outvars)
-        return self.outputs(inner, same)
+        return self.outputs(called[0], same)
 
-    def _follow_cond(self, eqn: Any, same: list[bool]) -> list[bool]:
+    def _follow_cond(self, eqn: JaxprEqn, same: list[bool]) -> list[bool]:
         """Return which results of a `cond` are equal: those equal in all branches."""
-        branches = [_jaxpr_of(b) for b in eqn.params["branches"]]
+        branches = [b.jaxpr for b in eqn.params["branches"]]
         if not same[0]:
             # Replicas may take different branches. Those that reach a collective would
             # wait for ever for the others.
@@ -83,9 +87,9 @@ class Invariance:
         found = [self.outputs(b, same[1:]) for b in branches]
         return [all(column) for column in zip(*found, strict=True)]
 
-    def _follow_while(self, eqn: Any, same: list[bool]) -> list[bool]:
+    def _follow_while(self, eqn: JaxprEqn, same: list[bool]) -> list[bool]:
         """Return which results of a `while` are equal."""
-        test, body = (_jaxpr_of(eqn.params[k]) for k in ("cond_jaxpr", "body_jaxpr"))
+        test, body = (eqn.params[k].jaxpr for k in ("cond_jaxpr", "body_jaxpr"))
         split = eqn.params["cond_nconsts"]
         start = split + eqn.params["body_nconsts"]
         carry = same[start:]
@@ -104,10 +108,10 @@ class Invariance:
             raise RuntimeError(errors.MERGE_COUNT_MISMATCH)
         return [False] * len(eqn.outvars)
 
-    def _follow_scan(self, eqn: Any, same: list[bool]) -> list[bool]:
+    def _follow_scan(self, eqn: JaxprEqn, same: list[bool]) -> list[bool]:
         """Return which results of a `scan` are equal."""
-        consts, carry = scan_counts(eqn.params)
-        inner = _jaxpr_of(eqn.params["jaxpr"])
+        consts, carry = equations.scan_counts(eqn)
+        inner = eqn.params["jaxpr"].jaxpr
         # As in `_follow_while`, until no carried value changes any more.
         while True:
             out = self.outputs(inner, same)
@@ -127,54 +131,15 @@ EQUALISING = {"psum", "pmax", "pmin", "all_gather", "psum_invariant"}
 _SEPARATING = {"axis_index", "ppermute", "all_to_all", "reduce_scatter",
                "pure_callback", "io_callback", *EQUALISING}  # fmt: skip
 _COLLECTIVES = {*EQUALISING, "ppermute", "all_to_all", "reduce_scatter"}
-_CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call",
-          "custom_vjp_call", "remat", "checkpoint"}  # fmt: skip
 
 
-def is_literal(atom: Any) -> bool:
-    """Whether an operand of a program is a constant."""
-    # Not by `isinstance`: the class is in `jax.extend`, which takes long to load.
-    return hasattr(atom, "val")
-
-
-def scan_counts(params: Any) -> tuple[int, int]:
-    """Return how many operands of a scan are constants, and how many are carried."""
-    if "num_consts" in params:
-        return params["num_consts"], params["num_carry"]
-    consts, carry, _ = params["ft_in"].unpack()  # Since JAX 0.12.
-    return len(consts), len(carry)
-
-
-def called_program(eqn: Any) -> tuple[Any, Any] | None:
-    """Return the program that an equation calls once, with its constants, if any."""
-    if eqn.primitive.name not in _CALLS:
-        return None
-    inner = eqn.params.get("jaxpr") or eqn.params.get("call_jaxpr")
-    found = _jaxpr_of(inner)
-    return None if found is None else (found, getattr(inner, "consts", ()))
-
-
-def may_separate(eqn: Any) -> bool:
+def may_separate(eqn: JaxprEqn) -> bool:
     """Whether an equation may give replicas different results from equal operands."""
-    inner = [p for p in map(_jaxpr_of, _parameters_of(eqn)) if p]
     return eqn.primitive.name in _SEPARATING or any(
-        may_separate(e) for p in inner for e in p.eqns
+        may_separate(e) for p in equations.inner(eqn) for e in p.eqns
     )
 
 
-def communicates(jaxpr: Any) -> bool:
+def communicates(jaxpr: Jaxpr) -> bool:
     """Whether replicas meet in a collective somewhere in a program."""
-    return any(
-        e.primitive.name in _COLLECTIVES
-        or any(communicates(p) for p in map(_jaxpr_of, _parameters_of(e)) if p)
-        for e in jaxpr.eqns
-    )
-
-
-def _parameters_of(eqn: Any) -> list[Any]:
-    return jax.tree.leaves(list(eqn.params.values()))
-
-
-def _jaxpr_of(x: Any) -> Any:
-    x = getattr(x, "jaxpr", x)
-    return x if hasattr(x, "eqns") else None
+    return any(e.primitive.name in _COLLECTIVES for e in equations.walk(jaxpr))

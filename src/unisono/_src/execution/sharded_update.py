@@ -18,7 +18,7 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
-from unisono._src.execution import inlining, jaxpr_equality, replica_invariance
+from unisono._src.execution import equations, jaxpr_equality, replica_invariance
 from unisono._src.foundation import errors
 from unisono._src.foundation.options import ReduceOp
 from unisono._src.machines.topology import AXIS
@@ -141,7 +141,7 @@ class PartwiseUpdate:
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """Return the replica's parts of the results, inside an SPMD program."""
-        return self._walk(inputs, inlining.compute)[1]
+        return self._walk(inputs, equations.compute)[1]
 
     def _walk(self, inputs: Sequence[Any], act: Any) -> tuple[list[Any], list[Any]]:
         """Return the marks and values of the results; see `_Walk`."""
@@ -173,7 +173,7 @@ class _Walk:
     Args:
         whole: the program for whole arrays.
         part: the program for parts.
-        act: `inlining.compute` to compute the values of parts, or `_compute_nothing`
+        act: `equations.compute` to compute the values of parts, or `_compute_nothing`
             to find marks only.
     """
 
@@ -209,14 +209,14 @@ class _Walk:
 
     def _look_up(self, atom: Any) -> tuple[Any, Any]:
         """Return the mark and value of an operand."""
-        if not replica_invariance.is_literal(atom):
+        if not equations.is_literal(atom):
             return self._known[atom]
-        return (SAME if atom.aval.shape else EVEN), atom.val
+        return (SAME if equations.aval_of(atom).shape else EVEN), atom.val
 
     def _check_literals(self, whole: Sequence[Any], part: Sequence[Any]) -> None:
         """Raise if a number that is written into the two programs differs."""
         for x, y in zip(whole, part, strict=True):
-            is_one = replica_invariance.is_literal(x), replica_invariance.is_literal(y)
+            is_one = equations.is_literal(x), equations.is_literal(y)
             if is_one[0] != is_one[1] or (
                 is_one[0] and not jaxpr_equality.is_same_data(x.val, y.val)
             ):
@@ -241,7 +241,7 @@ class _Walk:
             out = [self._result_mark(name, whole, part, marks)] * len(part.outvars)
             new = self._act(self._part, part, values)
             # Each replica has reduced its part; the collective continues over all.
-            if self._act is inlining.compute and self._is_over_cut(part, marks):
+            if self._act is equations.compute and self._is_over_cut(part, marks):
                 new = [_REDUCTIONS[name](x, AXIS) for x in new]
         self._known.update(zip(part.outvars, zip(out, new, strict=True), strict=True))
 

@@ -1,16 +1,28 @@
-"""The labels by which workers tell that they take the same compiled step."""
+"""The labels by which workers tell that they take the same compiled step.
+
+A label has a digest of the program: workers that have another version of a step, or
+another constant in it, would compute together what none of them has written.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import zlib
-from collections.abc import Sequence
-from typing import Any, final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, final
 
+import jax
 import numpy as np
 
-from unisono._src.execution import program_digest
+from unisono._src.execution import equations
 from unisono._src.execution.traced_function import TracedFunction
 from unisono._src.machines.topology import Topology
+
+if TYPE_CHECKING:
+    from jax.extend.core import Jaxpr
+
+# Long enough that two programs of a job do not share one by chance.
+_LENGTH = 12
 
 
 @final
@@ -71,5 +83,50 @@ def _name_unproved(found: TracedFunction) -> str:
     text = f", which needs the same {', '.join(names)}" if names else ""
     if unproved.captured:
         arrays = [found.constants.captured[i] for i in unproved.captured]
-        text += f", captured arrays {program_digest.digest_arrays(arrays)}"
+        text += f", captured arrays {digest_arrays(arrays)}"
     return text
+
+
+def digest_lowered(lowered: jax.stages.Lowered) -> str:
+    """Return a digest of a lowered program: its operations, shapes and constants.
+
+    The text has no places in source files, so two copies of one file count as equal.
+    """
+    return _digest([lowered.as_text()])
+
+
+def digest_jaxpr(jaxpr: Jaxpr) -> str:
+    """Return a digest of a program that calls Python while it runs.
+
+    Its lowered text may hold addresses, which differ between processes. So this one
+    covers the operations, their types and the numbers written in the program.
+    """
+    return _digest(_lines(jaxpr))
+
+
+def digest_arrays(arrays: Sequence[jax.Array]) -> str:
+    """Return a digest of the elements of arrays."""
+    found = hashlib.sha256()
+    for x in arrays:
+        if jax.numpy.issubdtype(x.dtype, jax.dtypes.prng_key):
+            x = jax.random.key_data(x)
+        plain = np.asarray(x)
+        found.update(f"{plain.dtype}{plain.shape}".encode())
+        found.update(plain.tobytes())
+    return found.hexdigest()[:_LENGTH]
+
+
+def _lines(jaxpr: Jaxpr) -> Iterator[str]:
+    for equation in equations.walk(jaxpr):
+        # A literal has `val`. Names of variables are left out: they differ between
+        # traces.
+        given = [str(getattr(x, "val", x.aval)) for x in equation.invars]
+        made = [str(x.aval) for x in equation.outvars]
+        yield f"{equation.primitive.name} {given} {made}"
+
+
+def _digest(lines: Iterable[str]) -> str:
+    found = hashlib.sha256()
+    for line in lines:
+        found.update(line.encode())
+    return found.hexdigest()[:_LENGTH]

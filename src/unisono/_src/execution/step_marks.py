@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from unisono._src.execution import replica_invariance
+from unisono._src.execution import equations
 from unisono._src.execution.traced_function import TracedFunction
 from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.values import gradient_packing
@@ -341,20 +341,16 @@ def _evaluate_around(
         return dict(zip(wanted, made, strict=True))
 
     def variables(atoms: Any) -> list[Any]:
-        named = (a for a in atoms if not replica_invariance.is_literal(a))
+        named = (a for a in atoms if not equations.is_literal(a))
         return list(dict.fromkeys(named))
 
     before, equation, after = jaxpr.eqns[:at], jaxpr.eqns[at], jaxpr.eqns[at + 1 :]
     made = {v for e in before for v in e.outvars}
     later = [*equation.invars, *(v for e in after for v in e.invars), *jaxpr.outvars]
     known |= run(before, [v for v in variables(later) if v in made])
-    given = [
-        a.val if replica_invariance.is_literal(a) else known[a] for a in equation.invars
-    ]
+    given = [a.val if equations.is_literal(a) else known[a] for a in equation.invars]
     results, more = compute(equation, given)
     known |= zip(equation.outvars, results, strict=True)
     known |= run(after, variables(jaxpr.outvars))
-    out = [
-        a.val if replica_invariance.is_literal(a) else known[a] for a in jaxpr.outvars
-    ]
+    out = [a.val if equations.is_literal(a) else known[a] for a in jaxpr.outvars]
     return out, more

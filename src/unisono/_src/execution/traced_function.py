@@ -8,27 +8,25 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, NamedTuple, Protocol, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import partial_eval
+from jax.typing import ArrayLike
 
 from unisono._src.execution import (
-    captured_arrays,
-    compiler_detours,
+    compiler_limits,
     equal_values,
     host_inputs,
-    partitioner_limits,
     replica_invariance,
     signature,
     traced_values,
     unchanged_arguments,
     worker_dependence,
 )
-from unisono._src.execution import outputs as outputs_lib
-from unisono._src.foundation import ambient, errors, library_hooks
+from unisono._src.foundation import ambient, errors, jax_internals, library_hooks
 from unisono._src.machines import topology
 from unisono._src.state import function_frame, storage, trace_versions
 from unisono._src.state.remote_state import Change
@@ -61,7 +59,7 @@ class TracedFunction:
     """
 
     jaxpr: Any
-    constants: captured_arrays.Constants
+    constants: worker_dependence.Constants
     read: list[Cell]
     written: list[Cell]
     created: dict[Cell, Any]
@@ -92,6 +90,114 @@ class TracedFunction:
         start = len(self.written) + len(self.created)
         start += sum(len(c.operands) for c in self.changes)
         return [v.aval for v in self.jaxpr.outvars[start:]]
+
+
+class Miss(errors.Signal):
+    """A program was called with shapes or settings that it was not traced for.
+
+    Only JAX's own dispatch, which is fast, compares them: a program that JAX has not
+    compiled for them calls back into Python, which finds no trace and raises this.
+    """
+
+
+# JAX's settings that change what a trace computes. JAX compiles for each of their
+# values, also in a block such as `with jax.default_matmul_precision("highest")`.
+_SETTINGS = tuple(
+    jax_internals.find_setting(f"jax_{name}")
+    for name in (
+        "default_matmul_precision",
+        "enable_x64",
+        "numpy_dtype_promotion",
+        "numpy_rank_promotion",
+        "threefry_partitionable",
+    )
+)
+
+
+def aval_key(leaves: Sequence[ArrayLike]) -> tuple[Any, Any]:
+    """Return by what JAX tells calls apart: shapes and types, and its settings."""
+    found = (jax.typeof(x) for x in leaves)
+    shapes = tuple((a.shape, a.dtype, a.weak_type) for a in found)
+    return shapes, tuple([s.value for s in _SETTINGS])
+
+
+@final
+class TracesByShape:
+    """The traces that one program serves, by shapes and settings (see `aval_key`)."""
+
+    def __init__(self) -> None:
+        self._known: dict[object, TracedFunction] = {}
+
+    def add(self, key: object, found: TracedFunction) -> None:
+        """Add a trace, so that the program serves calls with the shapes in `key`."""
+        self._known[key] = found
+
+    def has(self, key: object) -> bool:
+        """Whether the program was traced for the shapes in `key`."""
+        return key in self._known
+
+    def find_known(self, leaves: Sequence[ArrayLike]) -> TracedFunction:
+        """Return the trace for arguments that the program is known to serve."""
+        if len(self._known) == 1:
+            return next(iter(self._known.values()))
+        return self.find_for(leaves)
+
+    def find_for(self, leaves: Sequence[ArrayLike]) -> TracedFunction:
+        """Return the trace for arguments of such shapes.
+
+        Raises:
+            Miss: there is none.
+        """
+        found = self._known.get(aval_key(leaves))
+        if found is None:
+            raise Miss
+        return found
+
+
+@final
+class TracedCall(NamedTuple):
+    """The trace of a call that did not run.
+
+    Attributes:
+        trace: the trace.
+        arrays: the arrays of the arguments.
+        iterators: the iterators that the function takes elements from, in order.
+        elements: the arrays of each of these elements, by shape and type.
+    """
+
+    trace: TracedFunction
+    arrays: list[jax.Array]
+    iterators: list[host_inputs.HostIterator]
+    elements: list[list[jax.Array]]
+
+
+class Traceable(Protocol):
+    """A function whose calls can be traced without running them."""
+
+    def _trace_call(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> TracedCall: ...
+
+
+def trace_call(
+    fn: Traceable, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> TracedCall:
+    """Return the trace of a call, without running it.
+
+    A coordinator sends it to a worker. The elements that the trace takes from iterators
+    are put back.
+
+    Args:
+        fn: a `Function`, a method, or a concrete function.
+        args: the arguments of the call.
+        kwargs: its keyword arguments.
+
+    Raises:
+        EndOfSequenceError: an iterator has no element to trace the call with.
+        ValueError: the function runs on the host, so it has no program.
+    """
+    # Private, because programs see the classes.
+    return fn._trace_call(args, kwargs)  # noqa: SLF001
 
 
 @final
@@ -173,7 +279,7 @@ def _trace_with(
                 frame.finish()
             if frame.created and not may_create:
                 raise _late_creation_error(next(iter(frame.created)))
-            outputs, flat = outputs_lib.flatten(result)
+            outputs, flat = signature.flatten_result(result)
         seen["frame"], seen["outputs"] = frame, outputs
         return _collect_outputs(frame, flat, seen)
 
@@ -238,11 +344,11 @@ def _prune(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> TracedFuncti
     # Only now: a live variable that the program does not use may be another strategy's.
     mesh = _common_mesh(mesh or frame.topology, [*read, *seen["written"]])
     if mesh is not None and mesh.spans:
-        partitioner_limits.check(jaxpr)
+        compiler_limits.check(jaxpr)
     # After `check`, which would take the layouts that this adds for the user's.
-    jaxpr = compiler_detours.rewrite(jaxpr)
+    jaxpr = compiler_limits.rewrite(jaxpr)
     split = {c for c in (*read, *seen["written"]) if c.split is not None}
-    constants = captured_arrays.Constants(closed.consts, mesh)
+    constants = worker_dependence.Constants(closed.consts, mesh)
     return TracedFunction(
         jaxpr,
         constants,
@@ -253,7 +359,7 @@ def _prune(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> TracedFuncti
         mesh,
         seen["name"],
         mesh is not None and mesh.is_spread and _must_meet(jaxpr, read, seen),
-        frozenset(c for c in split if partitioner_limits.must_gather(jaxpr, c.split)),
+        frozenset(c for c in split if compiler_limits.must_gather(jaxpr, c.split)),
         frame.has_worker_parts,
         seen["changes"],
         _find_unproved(jaxpr, constants, read, seen, mesh),

@@ -12,7 +12,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, final
 
-from unisono._src.execution import captured_arrays, replica_invariance
+import jax
+import numpy as np
+
+from unisono._src.execution import equations, replica_invariance
+from unisono._src.machines import topology
 from unisono._src.state.storage import Cell
 
 # The sources that a value depends on are a set of numbers, written as bits. The first
@@ -20,6 +24,45 @@ from unisono._src.state.storage import Cell
 OWN = 1
 _OWN = {"axis_index", "ppermute", "all_to_all", "reduce_scatter", "pure_callback",
         "io_callback"}  # fmt: skip
+
+
+@final
+class Constants:
+    """The constants of a program; in one of several workers, arrays become its inputs.
+
+    Workers may capture different arrays. XLA takes a constant to be the same on all
+    devices and computes, for example, its sum over them without asking the others. And
+    JAX compiles no arrays of other processes into a program.
+
+    Args:
+        values: all constants, in order.
+        mesh: the devices of the program; None for a single device.
+
+    Attributes:
+        is_input: for each constant, whether it becomes an input.
+        captured: the arrays that become inputs.
+        spread: the same arrays, on the devices of all workers.
+    """
+
+    def __init__(self, values: Sequence[Any], mesh: topology.Topology | None) -> None:
+        self._values = values
+        self.is_input = [mesh is not None and _is_input(x, mesh) for x in values]
+        pairs = zip(values, self.is_input, strict=True)
+        self.captured = [x for x, is_input in pairs if is_input]
+        # Once for each trace: every call passes the same arrays.
+        self.spread = [mesh.spread(x) for x in self.captured if mesh is not None]
+
+    def fill_in(self, spread: Sequence[Any]) -> list[Any]:
+        """Return all constants, with the program's inputs for those of `spread`."""
+        given = iter(spread)
+        pairs = zip(self._values, self.is_input, strict=True)
+        return [next(given) if is_input else x for x, is_input in pairs]
+
+
+def _is_input(x: Any, mesh: topology.Topology) -> bool:
+    """Whether a constant of a program on `mesh` becomes an input of it."""
+    is_array = isinstance(x, (jax.Array, np.ndarray))
+    return mesh.is_spread and is_array
 
 
 @final
@@ -45,7 +88,7 @@ def is_shared(cell: Cell) -> bool:
 
 def find_unproved(
     jaxpr: Any,
-    constants: captured_arrays.Constants,
+    constants: Constants,
     own: Sequence[bool],
     written: Sequence[Cell],
     differs: Sequence[bool] = (),
@@ -109,7 +152,7 @@ class Dependence:
         return [self._find(v, known) for v in jaxpr.outvars]
 
     def _find(self, atom: Any, known: dict[Any, int]) -> int:
-        return 0 if replica_invariance.is_literal(atom) else known.get(atom, 0)
+        return 0 if equations.is_literal(atom) else known.get(atom, 0)
 
     def _follow(self, eqn: Any, given: list[int]) -> list[int]:
         """Return the sources of the results of an equation."""
@@ -126,7 +169,7 @@ class Dependence:
             return self._follow_scan(eqn, given)
         if name == "while":
             return self._follow_while(eqn, given)
-        inner = replica_invariance.called_program(eqn)
+        inner = equations.called_program(eqn)
         if inner is not None and len(inner[0].invars) == len(given):
             return self.outputs(inner[0], given)
         return [_union(given) | (OWN if name in _OWN else 0)] * count
@@ -169,7 +212,7 @@ class Dependence:
 
     def _follow_scan(self, eqn: Any, given: list[int]) -> list[int]:
         """Return the sources of what a scan carries and collects."""
-        consts, count = replica_invariance.scan_counts(eqn.params)
+        consts, count = equations.scan_counts(eqn)
         inner, stop = eqn.params["jaxpr"].jaxpr, consts + count
         while True:
             out = self.outputs(inner, given)

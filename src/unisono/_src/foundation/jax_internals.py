@@ -127,12 +127,10 @@ class _TraceContext(Protocol):
 # Which trace the running code belongs to. There is no public way to ask.
 trace_context: _TraceContext = _find(TRACES, _CORE, "trace_ctx")
 is_top_level: Callable[[], bool] = _find(TRACES, _CORE, "trace_ctx.is_top_level")
-set_current_trace: Callable[
-    [jax.core.Trace], contextlib.AbstractContextManager[None]
-] = _find(TRACES, _CORE, "set_current_trace")
-eval_context: Callable[[], contextlib.AbstractContextManager[None]] = _find(
-    TRACES, _CORE, "eval_context"
-)
+set_current_trace: Callable[[jax.core.Trace], AbstractContextManager[None]]
+set_current_trace = _find(TRACES, _CORE, "set_current_trace")
+eval_context: Callable[[], AbstractContextManager[None]]
+eval_context = _find(TRACES, _CORE, "eval_context")
 to_concrete_value: Callable[[object], Any] = _find(TRACES, _CORE, "to_concrete_value")
 EvalTrace: Any = _find(TRACES, _CORE, "EvalTrace")
 JVPTrace: Any = _find(TRACES, _AD, "JVPTrace")

@@ -10,7 +10,7 @@ from typing import Any, final
 import jax
 import numpy as np
 
-from unisono._src.execution import programs, replica_invariance, signature
+from unisono._src.execution import equations, programs, signature
 from unisono._src.execution.traced_function import TracedFunction
 from unisono._src.servers import (
     closure_queue,
@@ -254,7 +254,7 @@ def _find_term(new: Any, old: Any, made_by: dict[Any, Any]) -> tuple[str, Any]:
 
 def _origin(value: Any, made_by: dict[Any, Any]) -> Any:
     """Returns the variable of the program that first had a value; None for a number."""
-    while not replica_invariance.is_literal(value):
+    while not equations.is_literal(value):
         equation = made_by.get(value)
         if equation is None or equation.primitive.name not in _SAME:
             return value

@@ -14,10 +14,10 @@ import jax
 import numpy as np
 
 from unisono._src.execution import (
-    call_tracing,
     concrete_function,
     function,
     host_inputs,
+    traced_function,
 )
 from unisono._src.foundation import ambient, nest
 from unisono._src.foundation.public_names import publish
@@ -206,7 +206,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         with self._tracing, self.strategy.scope(), mark:
             if shapes is not None:
                 self._expect(fn, args, kwargs, shapes)
-            found, leaves, plan, taken = call_tracing.trace_call(fn, args, kwargs)
+            found, leaves, plan, taken = traced_function.trace_call(fn, args, kwargs)
             known = self._shipments.get(id(found))
             if known is not None:
                 return known[1], leaves, plan
@@ -218,7 +218,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
     def _expect(self, fn: Any, args: Any, kwargs: Any, shapes: Any) -> None:
         """Sets the shapes of the elements that iterators give to the next trace."""
         # The first trace only tells which iterators the function uses.
-        _, _, plan, _ = call_tracing.trace_call(fn, args, kwargs)
+        _, _, plan, _ = traced_function.trace_call(fn, args, kwargs)
         for source, wanted in zip(plan, shapes, strict=True):
             if isinstance(source, per_worker.PerWorkerIterator):
                 source.shapes = wanted

@@ -14,7 +14,7 @@ from typing import Any, final
 import jax
 from jax.interpreters import partial_eval
 
-from unisono._src.execution import inlining, replica_invariance
+from unisono._src.execution import equations
 from unisono._src.foundation import jax_internals
 from unisono._src.state import rows
 
@@ -44,9 +44,9 @@ def split(closed: Any, name: str) -> list[Stage]:
     Raises:
         ValueError: rows are asked for in a loop or branch.
     """
-    if inlining.find_equation(closed.jaxpr, rows.lookup_p) is None:
+    if equations.find_equation(closed.jaxpr, rows.lookup_p) is None:
         return [Stage(closed, ())]
-    closed = inlining.inline(closed)
+    closed = equations.inline(closed)
     jaxpr = closed.jaxpr
     # The level of a value: how many times rows must be fetched before it can be
     # computed. Lookups of one level are asked for together.
@@ -54,7 +54,7 @@ def split(closed: Any, name: str) -> list[Stage]:
     asked: dict[int, list[Any]] = {}
     rest = []
     for eqn in jaxpr.eqns:
-        inputs = [v for v in eqn.invars if not replica_invariance.is_literal(v)]
+        inputs = [v for v in eqn.invars if not equations.is_literal(v)]
         level = max([levels.get(v, 0) for v in inputs], default=0)
         if eqn.primitive is rows.lookup_p:
             asked.setdefault(level, []).append(eqn)
@@ -78,8 +78,8 @@ def split(closed: Any, name: str) -> list[Stage]:
 
 def _check(eqn: Any, name: str) -> None:
     """Raise if a program inside an equation asks for rows of variables."""
-    below = inlining.inner(eqn)
-    if any(inlining.find_equation(p, rows.lookup_p) is not None for p in below):
+    below = equations.inner(eqn)
+    if any(equations.find_equation(p, rows.lookup_p) is not None for p in below):
         raise ValueError(
             f"The function '{name}' looks rows of a variable up inside "
             f"`{eqn.primitive.name}`, such as jax.lax.scan or cond. The rows are "

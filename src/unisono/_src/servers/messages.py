@@ -18,7 +18,7 @@ INDEX = -1
 ArrayShapes = tuple[tuple[tuple[int, ...], str], ...]
 
 
-def describe_arrays(arrays: Iterable[np.ndarray]) -> ArrayShapes:
+def describe_arrays(arrays: Iterable[np.ndarray | jax.Array]) -> ArrayShapes:
     """Returns the shapes and types of arrays, as plain data."""
     return tuple((x.shape, str(jax.dtypes.canonicalize_dtype(x.dtype))) for x in arrays)
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, final
 
 import jax
 
-from unisono._src.execution import inlining, jaxpr_equality, replica_invariance
+from unisono._src.execution import equations, jaxpr_equality
 from unisono._src.execution.sharded_update import ELEMENTWISE
 
 # What a row without a gradient has: zeros, or something that is not followed. A number
@@ -73,8 +73,8 @@ def is_by_rows(
     few = [cut(x, i in table) for i, x in enumerate(cells)]
     some = [cut(x, i == gradient) for i, x in enumerate(gradients)]
     try:
-        whole = inlining.inline(jax.make_jaxpr(change)(list(cells), list(gradients)))
-        part = inlining.inline(jax.make_jaxpr(change)(few, some))
+        whole = equations.inline(jax.make_jaxpr(change)(list(cells), list(gradients)))
+        part = equations.inline(jax.make_jaxpr(change)(few, some))
         marks = _walk(whole, part, len(cells), table, gradient)
     except (_NotByRows, TypeError, ValueError):
         return False
@@ -110,9 +110,13 @@ def _walk(whole: Any, part: Any, count: int, table: Any, gradient: int) -> list[
 
 def _mark_of(v: Any, marks: dict[Any, Any]) -> Any:
     """Return the mark of an operand; None if it has nothing to do with the table."""
-    if not replica_invariance.is_literal(v):
+    if not equations.is_literal(v):
         return marks.get(v)
-    return _Mark(False, _ZERO if v.val == 0 else _ANY) if v.aval.size == 1 else None
+    return (
+        _Mark(False, _ZERO if v.val == 0 else _ANY)
+        if equations.aval_of(v).size == 1
+        else None
+    )
 
 
 def _check_alike(a: Any, b: Any) -> None:
@@ -120,7 +124,7 @@ def _check_alike(a: Any, b: Any) -> None:
     if a.primitive is not b.primitive or len(a.invars) != len(b.invars):
         raise _NotByRows
     for x, y in zip(a.invars, b.invars, strict=True):
-        known = [replica_invariance.is_literal(v) for v in (x, y)]
+        known = [equations.is_literal(v) for v in (x, y)]
         if known[0] != known[1]:
             raise _NotByRows
         if known[0] and not jaxpr_equality.is_same_data(x.val, y.val):

@@ -16,7 +16,7 @@ from typing import Any, final
 import jax
 from jax.interpreters import partial_eval
 
-from unisono._src.execution import inlining, replica_invariance
+from unisono._src.execution import equations
 from unisono._src.foundation import jax_internals
 
 
@@ -70,7 +70,7 @@ def cut(
     servers = sorted({s for home in homes for s in home})
     # A branch that is for all variables, as of an update that is left out if gradients
     # are not finite, is for the variables of each server alone.
-    closed = inlining.inline(
+    closed = equations.inline(
         jax.make_jaxpr(change)(list(cells), list(gradients)), len(servers) > 1
     )
     ends = zip(closed.jaxpr.invars, closed.jaxpr.outvars, strict=False)
@@ -158,7 +158,7 @@ class _Cutter:
     def _require(self, values: Sequence[Any], what: str) -> None:
         """Let the worker send the values that the server does not have."""
         for v in values:
-            if replica_invariance.is_literal(v) or v in self._here:
+            if equations.is_literal(v) or v in self._here:
                 continue
             if v not in self._known:
                 raise CannotBeCutError(
@@ -173,7 +173,7 @@ class _Cutter:
 
 
 def _inputs(eqn: Any) -> list[Any]:
-    return [v for v in eqn.invars if not replica_invariance.is_literal(v)]
+    return [v for v in eqn.invars if not equations.is_literal(v)]
 
 
 def _program(closed: Any, inputs: Any, outputs: Any, equations: Any) -> Any:

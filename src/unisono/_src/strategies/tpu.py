@@ -13,7 +13,7 @@ from jax.sharding import NamedSharding
 
 from unisono._src.cluster.resolvers.base import ClusterResolver
 from unisono._src.cluster.resolvers.tpu import TPUClusterResolver
-from unisono._src.execution import logical_devices
+from unisono._src.execution import contexts
 from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices, partition
@@ -54,7 +54,7 @@ class _TPUExtended(replicated.Replicated):
         >>> float(weight.numpy().sum())
         8.0
         """
-        return logical_devices.enter(self._topology, logical_device_id)
+        return contexts.enter_logical_device(self._topology, logical_device_id)
 
 
 class TPUStrategy(base.Strategy):
@@ -138,7 +138,8 @@ class TPUStrategy(base.Strategy):
         >>> strategy.experimental_local_results(values)[0].tolist()
         [0, 1]
         """
-        logical_devices.check(self._topology.num_logical_devices, logical_device_id)
+        logical = self._topology.num_logical_devices
+        contexts.check_logical_device(logical, logical_device_id)
         return _annotate(tensor, self._topology, ())
 
     def experimental_split_to_logical_devices(

@@ -488,7 +488,7 @@ class Recording:
         if not added and not (self._follows_keys and owner.trainable and is_float(x)):
             self.unfollowed.update(key for key, *_ in places)
             return x
-        # Each lookup has a tangent of its own, that of its rows. `row_gradients` puts
+        # Each lookup has a tangent of its own, that of its rows. `pullbacks` puts
         # their gradients at the positions.
         number = len(self.lookups.setdefault(places[0][0], []))
         lookup = (places[0][0], number)

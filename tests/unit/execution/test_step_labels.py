@@ -8,17 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from unisono._src.execution import program_digest
+from unisono._src.execution import step_labels
 
 X = jnp.arange(3.0)
 
 
 def lowered(fn):
-    return program_digest.digest_lowered(jax.jit(fn).lower(X))
+    return step_labels.digest_lowered(jax.jit(fn).lower(X))
 
 
 def traced(fn):
-    return program_digest.digest_jaxpr(jax.make_jaxpr(fn)(X).jaxpr)
+    return step_labels.digest_jaxpr(jax.make_jaxpr(fn)(X).jaxpr)
 
 
 def step(rate, says=False):
@@ -53,7 +53,7 @@ def test_another_operation_beside_a_callback_is_another_program():
 
 def test_two_processes_give_a_program_with_a_callback_one_digest():
     program = (
-        "import jax, tests.unit.execution.test_program_digest as t;"
+        "import jax, tests.unit.execution.test_step_labels as t;"
         "print(t.traced(t.step(0.1, True)), t.lowered(t.step(0.1)))"
     )
     told = subprocess.check_output([sys.executable, "-c", program], text=True)
