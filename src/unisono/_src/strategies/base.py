@@ -37,9 +37,9 @@ from unisono._src.foundation.public_names import publish
 from unisono._src.machines import forks
 from unisono._src.state import description
 from unisono._src.state.variables import Variable
-from unisono._src.strategies import call_context, run_options, strategy_scope
+from unisono._src.strategies import call_context
 from unisono._src.strategies import extended as extended_lib
-from unisono._src.strategies.value_context import ValueContext
+from unisono._src.strategies.function_contexts import ValueContext
 from unisono._src.values import collectives
 from unisono._src.values.distributed import DistributedValues, PerReplica
 from unisono._src.values.indexed_slices import IndexedSlices
@@ -145,7 +145,7 @@ class Strategy:
         >>> len(strategy.experimental_local_results(weight))
         2
         """
-        return strategy_scope.StrategyScope(self)
+        return call_context.StrategyScope(self)
 
     def run(
         self,
@@ -185,7 +185,7 @@ class Strategy:
         call_context.check_args(args)
         kwargs = dict(kwargs or {})
         if options is not None and self._extended.experimental_require_static_shapes:
-            run_options.check(options, (args, kwargs))
+            call_context.check_run_options(options, (args, kwargs))
         host = ambient.current().host
         if host is not None or isinstance(fn, function.COMPILED):
             compiled = (
@@ -640,7 +640,7 @@ class Strategy:
         ...     print(error)  # doctest: +ELLIPSIS
         strategy.adopt takes a Keras model, layer, optimizer or metric, received str...
         """
-        strategy_scope.check_scope(self)
+        call_context.check_scope(self)
         library_hooks.adopt(obj, self)
         return obj
 

@@ -23,7 +23,7 @@ from unisono._src.machines import devices
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
 from unisono._src.state.variables import Variable
-from unisono._src.strategies import destinations as places
+from unisono._src.strategies import reductions
 from unisono._src.values import collectives, distributed, jax_tapes
 from unisono._src.values.indexed_slices import IndexedSlices
 
@@ -441,11 +441,7 @@ def _is_there_already(value: Any, where: Any) -> bool:
     here = _devices_of(value)
     if isinstance(where, distributed.DistributedValues):
         return _devices_of(where) == here
-    return [places.parse(where, _NO_TOPOLOGY, False).device] == here
-
-
-# `places.parse` asks for it only where the destination is a distributed value.
-_NO_TOPOLOGY: Any = None
+    return [reductions.parse_destination(where).device] == here
 
 
 def _devices_of(value: Any) -> list[jax.Device | None]:
@@ -498,10 +494,10 @@ def _add(op: ReduceOp, value: Any, wanted: str | None = None) -> Any:
 def _deliver(value: Any, where: Any) -> Any:
     """Puts a value on the devices of a destination."""
     if not isinstance(where, distributed.DistributedValues):
-        return places.parse(where, _NO_TOPOLOGY, False).deliver(value)
+        return reductions.parse_destination(where).deliver(value)
     topology = _topology_of(where)
     if topology is not None:
-        return places.Target(None, topology).deliver(value)
+        return reductions.Target(None, topology).deliver(value)
     if jax_tapes.has_tracer(value):
         return distributed.Mirrored.of(value, len(where.values))
     copies = [collectives.place(value, d) for d in _devices_of(where)]

@@ -22,7 +22,7 @@ from unisono._src.foundation import ambient, nest, options
 from unisono._src.foundation.process_bound import ProcessBound
 from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import Variable
-from unisono._src.strategies import call_context, multistep
+from unisono._src.strategies import call_context, function_contexts
 from unisono._src.values import distributed
 
 
@@ -610,7 +610,7 @@ class StrategyExtended(ProcessBound):
         iterator: Any,
         iterations: int = 1,
         initial_loop_values: dict[str, Any] | None = None,
-    ) -> multistep.MultiStepContext:
+    ) -> function_contexts.MultiStepContext:
         """Calls ``fn(context, inputs)`` for the next `iterations` inputs.
 
         Args:
@@ -637,7 +637,9 @@ class StrategyExtended(ProcessBound):
         strategy = self._container_strategy()
         call_context.require_cross_replica(strategy)
         with call_context.scope_of(strategy):
-            return multistep.run_steps(fn, iterator, iterations, initial_loop_values)
+            return function_contexts.run_steps(
+                fn, iterator, iterations, initial_loop_values
+            )
 
 
 # `options` is the name of a parameter above, so the function has a name of its own.

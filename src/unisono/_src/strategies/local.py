@@ -10,7 +10,7 @@ from unisono._src.execution import contexts
 from unisono._src.foundation import ambient
 from unisono._src.machines.topology import Topology
 from unisono._src.state import storage
-from unisono._src.strategies import extended, updates, value_context
+from unisono._src.strategies import extended, function_contexts, updates
 from unisono._src.values import distributed, ports
 
 
@@ -140,7 +140,7 @@ class SingleExtended(LocalExtended, abc.ABC):
         return updates.single_result(result, group)
 
     def _values_from_function(self, value_fn: Any) -> Any:
-        return value_fn(value_context.ValueContext())
+        return value_fn(function_contexts.ValueContext())
 
     @property
     def experimental_between_graph(self) -> bool:

@@ -1,9 +1,10 @@
-"""Combines one value over the replicas of a topology, wherever its parts are."""
+"""Combines one value over the replicas of a topology, and puts it on its devices."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from typing import Any
+from typing import Any, final
 
 import jax
 import numpy as np
@@ -11,16 +12,83 @@ import numpy as np
 from unisono._src.execution import lockstep
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import ReduceOp
+from unisono._src.machines import devices
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames, reading, variables
 from unisono._src.state.storage import Cell
-from unisono._src.strategies import destinations
-from unisono._src.values import collectives, distributed
+from unisono._src.values import collectives, distributed, jax_tapes
 
 
-def reduce(
-    topology: Topology, op: ReduceOp, value: Any, target: destinations.Target
-) -> Any:
+@final
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A device, or all devices of a topology.
+
+    Attributes:
+        device: the device; None leaves the result where it is.
+        topology: the replicas whose devices all get a copy; None for one device.
+    """
+
+    device: jax.Device | None
+    topology: Topology | None = None
+
+    def deliver(self, value: Any) -> Any:
+        """Puts `value` there; returns an array, or a `Mirrored` on several devices."""
+        traced = jax_tapes.has_tracer(value)
+        if self.topology is None or self.topology.replicas == 1:
+            device = self.device
+            if self.topology is not None:
+                device = self.topology.devices[0]
+            return collectives.place(value, device)
+        # A program places its values itself.
+        if not traced:
+            value = jax.tree.map(self.topology.spread, value)
+        return distributed.Mirrored.of(value, self.topology.replicas)
+
+
+def parse_destination(where: Any, topology: Topology | None = None) -> Target:
+    """Returns the target that a `destinations` argument names.
+
+    Args:
+        where: a device name, a value or a variable.
+        topology: the replicas of the strategy; needed for a distributed value only.
+
+    Raises:
+        AssertionError: `where` is a list or tuple.
+        AttributeError: `where` has no device.
+        ValueError: `where` is an empty device name.
+    """
+    if isinstance(where, (list, tuple)):
+        raise AssertionError(
+            "destinations must be one device name, value or variable, received the "
+            f"{type(where).__name__} {where!r}."
+        )
+    if isinstance(where, str):
+        if not where:
+            raise ValueError("destinations can not be empty")
+        return Target(devices.resolve([where])[1][0])
+    if isinstance(where, distributed.DistributedValues):
+        return Target(None, topology)
+    cell = getattr(where, "state_cell", None)
+    if cell is not None:
+        # A plain variable is where its strategy has put it, or else where its array is.
+        return Target(cell.parameter_device or _device_of(cell.array))
+    if isinstance(where, jax.Array):
+        return Target(_device_of(where))
+    raise AttributeError(
+        f"'{type(where).__name__}' object has no attribute 'device': destinations must "
+        "be a device name, a value or a variable."
+    )
+
+
+def _device_of(array: Any) -> jax.Device | None:
+    """Returns the first device of an array; None for one of a program."""
+    if jax_tapes.is_traced(array):
+        return None
+    return min(array.sharding.device_set, key=lambda d: d.id)
+
+
+def reduce(topology: Topology, op: ReduceOp, value: Any, target: Target) -> Any:
     """Returns one leaf of a structure, combined over the replicas, on its target.
 
     Raises:

@@ -20,16 +20,14 @@ import jax
 
 from unisono._src.execution import contexts, lockstep, merging, spmd
 from unisono._src.foundation import ambient, nest, options
-from unisono._src.machines.topology import AXIS
-from unisono._src.state import frames, storage
+from unisono._src.machines.topology import AXIS, Topology
+from unisono._src.state import frames, storage, variables
 from unisono._src.state.storage import Policy
 from unisono._src.strategies import (
-    destinations,
+    function_contexts,
     local,
     reductions,
     updates,
-    value_context,
-    worker_results,
 )
 from unisono._src.strategies.cross_device_ops import CrossDeviceOps
 from unisono._src.values import (
@@ -38,6 +36,7 @@ from unisono._src.values import (
     gradient_packing,
     jax_tapes,
     ports,
+    worker_rows,
 )
 from unisono._src.values.array_operators import StandsForArray
 
@@ -69,12 +68,10 @@ class Replicated(local.LocalExtended, abc.ABC):
         self._cross_device_ops: CrossDeviceOps | None = placement.ops
         self._copies = self._topology.copies
         # Parsed once: `Strategy.reduce` asks for it at every call.
-        self._reduced_at = destinations.device_target(self._topology.home)
+        self._reduced_at = reductions.Target(self._topology.home)
         self._is_central = placement.kind is Policy.CENTRAL
         if self._topology.is_spread:
-            self._keep_local = functools.partial(
-                worker_results.keep_local, self._topology
-            )
+            self._keep_local = functools.partial(_keep_local, self._topology)
 
     @property
     def _num_replicas_in_sync(self) -> int:
@@ -237,7 +234,7 @@ class Replicated(local.LocalExtended, abc.ABC):
         ]
 
     def _target(self, where: Any) -> Any:
-        return destinations.parse(where, self._topology, self._is_central)
+        return reductions.parse_destination(where, self._topology)
 
     def _gather(self, value: Any, axis: int) -> Any:
         def gather_leaf(x: Any) -> Any:
@@ -251,7 +248,7 @@ class Replicated(local.LocalExtended, abc.ABC):
     def _broadcast_to(self, tensor: Any, destinations_: Any) -> Any:
         if isinstance(tensor, (int, float, distributed.PerReplica)):
             return tensor
-        target = destinations.parse(destinations_, self._topology, self._is_central)
+        target = self._target(destinations_)
         plain = collectives.as_array(reductions.read_plain(tensor))
         if self._cross_device_ops is not None:
             return self._cross_device_ops.broadcast(plain, destinations_)
@@ -259,7 +256,7 @@ class Replicated(local.LocalExtended, abc.ABC):
 
     def _values_from_function(self, value_fn: Any) -> Any:
         count = self._topology.replicas
-        every = [value_context.ValueContext(i, count) for i in range(count)]
+        every = [function_contexts.ValueContext(i, count) for i in range(count)]
         own = [every[i] for i in self._topology.local]
         if not self._is_traced_by_workers():
             made = [value_fn(c) for c in own]
@@ -386,4 +383,46 @@ def _is_per_replica(x: Any) -> bool:
 def _is_own_array(value: Any) -> bool:
     return isinstance(value, distributed.PerReplica) and isinstance(
         value.local, jax.Array
+    )
+
+
+def _keep_local(topology: Topology, x: Any) -> Any:
+    """Returns what this worker's replicas have of a value, while a program is traced.
+
+    Elsewhere a value is returned as it is: each worker has its own part of it.
+
+    Args:
+        topology: the replicas.
+        x: any value, of which one that is not distributed is returned as it is.
+    """
+    if not frames.frame().is_compiled:
+        return x
+    if isinstance(x, variables.SyncOnReadVariable) and x.state_cell.is_stacked:
+        whole = frames.frame().whole(x.state_cell)
+        return distributed.PerReplica(worker_rows.own_rows(whole, topology), topology)
+    if not isinstance(x, distributed.DistributedValues):
+        return x
+    return distributed.PerReplica(_own_parts(x, topology), topology)
+
+
+def _own_parts(x: Any, topology: Topology) -> tuple[Any, ...]:
+    """Returns the parts of a distributed value that belong to this worker."""
+    if isinstance(x, distributed.PerReplica):
+        if x.local is not None:
+            return worker_rows.own_values(x.local, topology)
+        if x.is_stacked and x.is_traced:
+            # By the number of its row each worker would make another program.
+            return worker_rows.own_rows(x.stacked(topology), topology)
+    parts = tuple(x.values)
+    is_whole = len(parts) == topology.replicas
+    if isinstance(x, distributed.PerReplica):
+        if is_whole and jax_tapes.has_tracer(parts):
+            stacked = x.stacked(topology)
+            if stacked is not None:
+                return worker_rows.own_rows(stacked, topology)
+        # Parts of different shapes cannot be rows.
+        # Each worker's program takes other parts, so their digests are not compared.
+        frames.note_worker_parts()
+    return (
+        parts[topology.first : topology.first + topology.copies] if is_whole else parts
     )
