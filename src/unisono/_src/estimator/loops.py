@@ -14,7 +14,7 @@ import numpy as np
 from unisono._src.estimator.checkpointing import Saver
 from unisono._src.estimator.config import RunConfig
 from unisono._src.estimator.hooks import Hooks, NanLossDuringTrainingError
-from unisono._src.training.tensorboard import summary
+from unisono._src.training import summary
 
 _log = logging.getLogger("unisono")
 
