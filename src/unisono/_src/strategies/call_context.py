@@ -3,41 +3,52 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any, Generic, TypeVar, final
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeGuard, TypeVar, final
 
 import jax
 
 from unisono._src.foundation import ambient, errors, library_hooks, options
 from unisono._src.values import distributed
 
-_Strategy = TypeVar("_Strategy")
+if TYPE_CHECKING:
+    # Named in signatures only: they import this module.
+    from unisono._src.strategies.base import Strategy
+    from unisono._src.strategies.extended import StrategyExtended
+
+_Strategy = TypeVar("_Strategy", bound="Strategy")
+
+# A program's function, and what it is called with.
+Fn: TypeAlias = Callable[..., object]
+Args: TypeAlias = tuple[object, ...]
+Kwargs: TypeAlias = dict[str, object]
+Communication: TypeAlias = options.CommunicationOptions | None
 
 
 @final
 class _Default:
     """The default strategy, in whose context code is that is in no scope."""
 
-    strategy: Any = None
+    strategy: Strategy | None = None
 
 
-def set_default(strategy: Any) -> None:
+def set_default(strategy: Strategy) -> None:
     """Says which strategy is the default one, of which there is one object."""
     _Default.strategy = strategy
 
 
-def is_default(strategy: Any) -> bool:
+def is_default(strategy: object) -> bool:
     """Whether a strategy is the default one."""
     return strategy is _Default.strategy
 
 
-def find_placement(strategy: Any) -> Any:
+def find_placement(strategy: Strategy) -> Any:
     """Returns where variables made in a strategy's scope go; None for anywhere."""
     # Private, because programs see the class.
     return strategy.extended._placement  # noqa: SLF001
 
 
-def require_cross_replica(strategy: Any, method: str | None = None) -> None:
+def require_cross_replica(strategy: Strategy, method: str | None = None) -> None:
     """Raises unless the code is in cross-replica context of `strategy`, or in none.
 
     Args:
@@ -53,7 +64,7 @@ def require_cross_replica(strategy: Any, method: str | None = None) -> None:
     raise errors.mixed_strategies_error(frame.strategy, strategy)
 
 
-def check_args(args: Any) -> None:
+def check_args(args: object) -> None:
     """Raises unless positional arguments come as a list or tuple."""
     if not isinstance(args, (list, tuple)):
         raise ValueError(
@@ -62,7 +73,7 @@ def check_args(args: Any) -> None:
         )
 
 
-def check_run_options(given: options.RunOptions, arguments: Any) -> None:
+def check_run_options(given: options.RunOptions, arguments: object) -> None:
     """Raises if a run cannot do what its options ask for.
 
     Args:
@@ -100,7 +111,7 @@ def check_run_options(given: options.RunOptions, arguments: Any) -> None:
         _check_static(arguments)
 
 
-def _check_static(arguments: Any) -> None:
+def _check_static(arguments: object) -> None:
     """Raises unless all replicas have values of the same shapes."""
     found = jax.tree.leaves(arguments, is_leaf=_is_per_replica)
     for value in found:
@@ -119,12 +130,12 @@ def _check_static(arguments: Any) -> None:
             )
 
 
-def _is_per_replica(x: Any) -> bool:
+def _is_per_replica(x: object) -> TypeGuard[distributed.PerReplica]:
     return isinstance(x, distributed.PerReplica)
 
 
 @contextlib.contextmanager
-def scope_of(strategy: Any) -> Iterator[None]:
+def scope_of(strategy: Strategy) -> Iterator[None]:
     """Enters cross-replica context of `strategy` for a block, unless already in it."""
     frame = ambient.current()
     # The same frame object, so that `function` and scopes recognize it.
@@ -147,7 +158,7 @@ def scope_of(strategy: Any) -> Iterator[None]:
         yield
 
 
-def _custom_creators(extended: Any) -> tuple[Any, ...]:
+def _custom_creators(extended: StrategyExtended) -> tuple[Callable[..., object], ...]:
     """Returns the `_create_variable` of a program's own strategy, if it has one."""
     create = getattr(extended, "_create_variable", None)
     return () if create is None else (create,)
@@ -165,7 +176,7 @@ class StrategyScope(Generic[_Strategy]):
         self._strategy = strategy
         # How to leave each block, and the frame that it runs in.
         self._open: list[tuple[contextlib.ExitStack, ambient.Frame]] = []
-        self._loaded: list[Any] = []
+        self._loaded: list[library_hooks.Companion] = []
         self._left = False
         # Whether leaving it was an error, after which a program may leave it again.
         self._is_broken = False
@@ -224,7 +235,7 @@ class StrategyScope(Generic[_Strategy]):
         self._is_broken = False
 
 
-def check_scope(strategy: Any) -> None:
+def check_scope(strategy: Strategy) -> None:
     """Raises unless the scope of `strategy` may be entered here."""
     frame = ambient.current()
     if frame.strategy is not None and is_default(strategy):

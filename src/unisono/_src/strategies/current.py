@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, final
+from contextlib import AbstractContextManager
+from typing import TypeVar, final
 
 from unisono._src.execution import contexts
 from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
+from unisono._src.state.variables import Variable
 from unisono._src.strategies import base, call_context, local
+
+_Tree = TypeVar("_Tree")
 
 
 def get_strategy() -> base.Strategy:
@@ -104,10 +108,10 @@ def experimental_set_strategy(strategy: base.Strategy | None) -> None:
 class _DefaultExtended(local.SingleExtended):
     """The methods of one replica that leaves the placement to JAX."""
 
-    def _enter(self, **changes: Any) -> Any:
+    def _enter(self, **changes: object) -> AbstractContextManager[object]:
         return ambient.push(copy=0, **changes)
 
-    def _place(self, tree: Any) -> Any:
+    def _place(self, tree: _Tree) -> _Tree:
         return tree
 
     @property
@@ -124,7 +128,7 @@ class _DefaultExtended(local.SingleExtended):
             "parameter_devices() method unsupported by default tf.distribute.Strategy."
         )
 
-    def non_slot_devices(self, var_list: Sequence[Any]) -> Any:
+    def non_slot_devices(self, var_list: Sequence[Variable]) -> Variable:
         """Returns the first of the variables by name."""
         return min(var_list, key=lambda v: v.name)
 

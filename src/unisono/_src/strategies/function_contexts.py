@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from unisono._src.foundation import ambient, options
 from unisono._src.foundation.public_names import publish
+
+if TYPE_CHECKING:
+    # Named in signatures only: it imports this module.
+    from unisono._src.strategies.base import Strategy
 
 
 class ValueContext:
@@ -105,7 +109,7 @@ class MultiStepContext:
     def set_last_step_output(
         self,
         name: str,
-        output: Any,
+        output: object,
         reduce_op: options.ReduceOp | str | None = None,
     ) -> None:
         """Sets an output; later steps replace the outputs of earlier ones.
@@ -144,7 +148,13 @@ class MultiStepContext:
             args=(output,),
         )
 
-    def _set(self, strategy: Any, name: str, output: Any, reduce_op: Any) -> None:
+    def _set(
+        self,
+        strategy: Strategy,
+        name: str,
+        output: object,
+        reduce_op: options.ReduceOp | str | None,
+    ) -> None:
         op = None if reduce_op is None else options.reduce_op(reduce_op)
         self._reduce_ops[name] = op
         if op is None:
@@ -152,7 +162,7 @@ class MultiStepContext:
         else:
             self._last_step_outputs[name] = strategy.reduce(op, output, axis=None)
 
-    def set_non_tensor_output(self, name: str, output: Any) -> None:
+    def set_non_tensor_output(self, name: str, output: object) -> None:
         """Sets an output that may be any object.
 
         Args:
@@ -176,7 +186,7 @@ class MultiStepContext:
             self._non_tensor_outputs[name] = output
             return
 
-        def merge(strategy: Any, value: Any) -> None:
+        def merge(strategy: Strategy, value: object) -> None:
             found = strategy.experimental_local_results(value)
             self._non_tensor_outputs[name] = found
 
@@ -184,10 +194,10 @@ class MultiStepContext:
 
 
 def run_steps(
-    fn: Callable[..., Any],
-    iterator: Any,
+    fn: Callable[[MultiStepContext, Any], object],
+    iterator: Iterator[object],
     iterations: int,
-    initial: dict[str, Any] | None,
+    initial: Mapping[str, object] | None,
 ) -> MultiStepContext:
     """Calls ``fn(context, next(iterator))`` several times.
 

@@ -7,7 +7,7 @@ they are kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 import jax
 import jax.numpy as jnp
@@ -38,8 +38,8 @@ def _replicas() -> int:
 
 
 def compute_average_loss(
-    per_example_loss: Any,
-    sample_weight: Any = None,
+    per_example_loss: _Table | Sequence[object],
+    sample_weight: _Table | Sequence[object] | None = None,
     global_batch_size: SupportsIndex | StandsForArray | None = None,
 ) -> jax.Array:
     """Returns the sum of the losses divided by the global batch size.
@@ -126,9 +126,9 @@ def _weigh(losses: jax.Array, weights: jax.Array) -> jax.Array:
     return weighted.astype(losses.dtype)
 
 
-def _batch_size(size: Any) -> Any:
+def _batch_size(given: object) -> int | jax.Array:
     """Returns a global batch size as a number, after checking it."""
-    size = operand(size)
+    size: int | jax.Array = operand(given)
     if np.ndim(size) != 0:
         raise ValueError(
             "global_batch_size must be scalar; received a value of shape "
@@ -149,7 +149,9 @@ def _batch_size(size: Any) -> Any:
     return size
 
 
-def scale_regularization_loss(regularization_loss: Any) -> jax.Array:
+def scale_regularization_loss(
+    regularization_loss: _Table | Sequence[object],
+) -> jax.Array:
     """Returns the sum of the losses divided by the number of replicas.
 
     Every replica adds the same regularization; summed over replicas it must count
@@ -235,7 +237,7 @@ def embedding_lookup(
     return found * scale.astype(found.dtype)
 
 
-def _take(table: Any, where: Any) -> jax.Array:
+def _take(table: object, where: jax.Array | np.ndarray) -> jax.Array:
     """Returns rows of a table of any kind."""
     if isinstance(table, (list, tuple)) and not isinstance(table, jax.Array):
         if not table:

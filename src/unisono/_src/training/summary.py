@@ -43,7 +43,7 @@ class _ThreadSettings(ambient.PerThread):
 
     writer: SummaryWriter | None = None
     step: Step | None = None
-    is_recording: Any = True
+    is_recording: bool | Callable[[], bool] = True
 
 
 _current = _ThreadSettings()
@@ -216,7 +216,7 @@ def create_noop_writer() -> SummaryWriter:
 
 
 def scalar(
-    name: str, data: Any, step: Step | None = None, description: str | None = None
+    name: str, data: object, step: Step | None = None, description: str | None = None
 ) -> bool:
     """Writes a number to this thread's default writer, after waiting for it.
 
@@ -258,7 +258,7 @@ def scalar(
     return writer.write_scalar(name, _number(name, data), int(_read(step)))
 
 
-def _number(name: str, data: Any) -> float:
+def _number(name: str, data: object) -> float:
     """Returns the value of a summary, or raises if it is not one number."""
     if function.is_compiling() or jax_tapes.is_traced(data):
         raise RuntimeError(
@@ -296,14 +296,15 @@ def _as_float(name: str, value: np.ndarray) -> float:
     raise ValueError(f"The summary {name!r} is no number, received {kind}.")
 
 
-def _read(x: Any) -> np.ndarray:
+def _read(x: object) -> np.ndarray:
     """Returns the value of a number, variable, metric or function as an array."""
     own = array_operators.find_own_variable(x)
+    # A metric has a result: calling the metric itself would add to it.
+    result = getattr(x, "result", None)
     if isinstance(own, Variable):
         x = own.numpy()
-    elif callable(getattr(x, "result", None)):
-        # It is a metric: calling it would add to it.
-        x = x.result()
+    elif callable(result):
+        x = result()
     return np.asarray(x() if callable(x) else x)
 
 
@@ -418,7 +419,7 @@ def _message() -> Any:
     )["Event"]
 
 
-def _event(**fields: Any) -> bytes:
+def _event(**fields: object) -> bytes:
     """Returns an event of now as bytes."""
     made: bytes = _message()(wall_time=time.time(), **fields).SerializeToString()
     return made
