@@ -4,7 +4,7 @@ import doctest
 
 import unisono
 from unisono._src.execution import function
-from unisono._src.strategies import base, value_context
+from unisono._src.strategies import base, function_contexts
 
 
 def examples_of(module):
@@ -13,7 +13,7 @@ def examples_of(module):
 
 
 def test_examples_of_public_classes_and_functions_are_found_where_they_are_written():
-    assert "ValueContext" in examples_of(value_context)
+    assert "ValueContext" in examples_of(function_contexts)
     assert "function" in examples_of(function)
 
 

@@ -21,10 +21,9 @@ from unisono._src.strategies.current import (
     in_cross_replica_context,
 )
 from unisono._src.strategies.extended import StrategyExtended
+from unisono._src.strategies.function_contexts import MultiStepContext, ValueContext
 from unisono._src.strategies.mirrored import MirroredStrategy
-from unisono._src.strategies.multistep import MultiStepContext
 from unisono._src.strategies.one_device import OneDeviceStrategy
-from unisono._src.strategies.value_context import ValueContext
 from unisono._src.values.distributed import DistributedValues, Mirrored, PerReplica
 from unisono.distribute import experimental
 

@@ -3,7 +3,7 @@
 import typing as _typing
 
 from unisono._src.foundation import lazy_names as _lazy_names
-from unisono._src.training.tensorboard.summary import (
+from unisono._src.training.summary import (
     SummaryWriter,
     create_file_writer,
     create_noop_writer,

@@ -3,7 +3,7 @@
 import typing as _typing
 
 from unisono._src.foundation import lazy_names as _lazy_names
-from unisono._src.training.tensorboard.summary import get_step, set_step
+from unisono._src.training.summary import get_step, set_step
 
 # Tells what to write for TensorFlow's names that are not here.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.

@@ -5,15 +5,19 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from unisono._src.estimator.config import RunConfig
 from unisono._src.estimator.estimator_spec import EstimatorSpec
 
+if TYPE_CHECKING:
+    # Named in signatures only: the input modules are loaded when a program reads data.
+    from unisono._src.input.distribution.dataset_functions import InputContext
+
 _MODEL_ARGUMENTS = ("features", "labels", "mode", "params", "config")
 
 
-def argument_names(fn: Callable[..., Any]) -> set[str]:
+def argument_names(fn: Callable[..., object]) -> set[str]:
     """Returns the names of a function's parameters.
 
     Arguments that a `functools.partial` has bound by name are left out.
@@ -26,7 +30,7 @@ def argument_names(fn: Callable[..., Any]) -> set[str]:
     }
 
 
-def check_model_fn(model_fn: Any, params: Any) -> None:
+def check_model_fn(model_fn: object, params: object) -> None:
     """Raises unless `model_fn` is a function that an estimator can call.
 
     Raises:
@@ -53,8 +57,8 @@ def check_model_fn(model_fn: Any, params: Any) -> None:
 
 
 def call_model_fn(
-    model_fn: Callable[..., Any],
-    batch: Any,
+    model_fn: Callable[..., object],
+    batch: object,
     mode: str,
     params: Mapping[str, Any],
     config: RunConfig,
@@ -100,7 +104,7 @@ def call_model_fn(
     return spec
 
 
-def features_and_labels(batch: Any) -> tuple[Any, Any]:
+def features_and_labels(batch: object) -> tuple[object, object]:
     """Splits an element of a dataset into features and labels.
 
     Returns:
@@ -120,8 +124,12 @@ def features_and_labels(batch: Any) -> tuple[Any, Any]:
 
 
 def call_input_fn(
-    input_fn: Any, mode: str, params: Any, config: RunConfig, input_context: Any
-) -> Any:
+    input_fn: object,
+    mode: str,
+    params: Mapping[str, Any],
+    config: RunConfig,
+    input_context: InputContext,
+) -> object:
     """Calls an input function and returns its dataset.
 
     Raises:

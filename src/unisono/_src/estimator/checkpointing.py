@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterator
-from typing import Any, final
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, final
 
 from unisono._src.estimator import compiled_steps, hooks
 from unisono._src.estimator.config import RunConfig
@@ -15,6 +15,10 @@ from unisono._src.foundation import errors
 from unisono._src.saving.checkpoint import reading, snapshot, worker_meeting
 from unisono._src.saving.checkpoint.checkpoint import Checkpoint
 from unisono._src.saving.checkpoint.manager import CheckpointManager
+
+if TYPE_CHECKING:
+    # Named in signatures only: the input modules are loaded when a program reads data.
+    from unisono._src.input.api.distributed_dataset import DistributedIterator
 
 _log = logging.getLogger("unisono")
 _NAME = "model.ckpt"
@@ -61,19 +65,19 @@ def restore(built: compiled_steps.ModelSteps, path: str, model_dir: str) -> None
     wanted = compiled_steps.checkpointed_variables(built)
     with _explain_errors(path, model_dir):
         found = Checkpoint(variables=wanted).read(path).expect_partial()
-    _check_matched(found, path, model_dir)
+    _check_matched(found.assert_existing_objects_matched, path, model_dir)
 
 
 def warm_start(store: VariableStore, path: str) -> None:
     """Restores the trainable variables from a checkpoint of another model."""
     wanted = {k: v for k, v in store.variables.items() if v.trainable}
     found = Checkpoint(variables=wanted).read(path).expect_partial()
-    _check_matched(found, path, path)
+    _check_matched(found.assert_existing_objects_matched, path, path)
 
 
-def _check_matched(found: Any, path: str, model_dir: str) -> None:
+def _check_matched(check: Callable[[], object], path: str, model_dir: str) -> None:
     try:
-        found.assert_existing_objects_matched()
+        check()
     except AssertionError as error:
         raise errors.NotFoundError(
             f"The checkpoint {path} lacks variables that the model_fn makes now. "
@@ -134,16 +138,16 @@ class _Position:
         iterator: the iterator over the batches of training.
     """
 
-    def __init__(self, iterator: Any) -> None:
+    def __init__(self, iterator: DistributedIterator) -> None:
         self._iterator = iterator
         # A checkpoint recognizes an object with `get_state` and `set_state`.
         self.get_state = iterator.get_state
 
     @property
-    def _checkpoint_mark(self) -> Any:
+    def _checkpoint_mark(self) -> object:
         return snapshot.find_mark(self._iterator)
 
-    def set_state(self, state: Any) -> None:
+    def set_state(self, state: dict[str, Any]) -> None:
         try:
             self._iterator.set_state(state)
         except ValueError as error:
@@ -160,7 +164,12 @@ class Saver:
         listeners: `CheckpointSaverListener`s to call around each save.
     """
 
-    def __init__(self, store: VariableStore, config: RunConfig, listeners: Any) -> None:
+    def __init__(
+        self,
+        store: VariableStore,
+        config: RunConfig,
+        listeners: Sequence[hooks.CheckpointSaverListener] | None,
+    ) -> None:
         assert config.model_dir is not None
         self._config = config
         self._directory = config.model_dir
@@ -178,7 +187,7 @@ class Saver:
         self._saved_at = time.monotonic()
         self._is_mid_training = False
 
-    def restore(self, path: str | None, iterator: Any) -> None:
+    def restore(self, path: str | None, iterator: DistributedIterator) -> None:
         """Restores the variables and, if training was interrupted, the input position.
 
         Args:
@@ -197,7 +206,7 @@ class Saver:
             self._checkpoint.input = self._position
         with _explain_errors(path, self._directory):
             found = self._checkpoint.restore(path).expect_partial()
-        _check_matched(found, path, self._directory)
+        _check_matched(found.assert_existing_objects_matched, path, self._directory)
 
     def begin(self, step: int, path: str | None) -> None:
         """Calls the listeners before the first step and saves the first checkpoint.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import jax
 import jax.numpy as jnp
@@ -12,13 +12,17 @@ import numpy as np
 
 from unisono._src.estimator import estimator_spec as spec_lib
 from unisono._src.estimator.estimator_spec import EstimatorSpec, ModeKeys, TrainOp
+from unisono._src.estimator.hooks import SessionRunHook
 from unisono._src.estimator.variable_store import VariableStore
 from unisono._src.execution import function, gradients
+from unisono._src.execution.specs import TensorSpec
 from unisono._src.foundation import options, wide_numbers
+from unisono._src.state.variables import Variable
+from unisono._src.strategies.base import Strategy
 from unisono._src.training import metrics
 from unisono._src.workers import process_group
 
-ModelCall = Callable[[Any], EstimatorSpec]
+ModelCall = Callable[[object], EstimatorSpec]
 
 
 # The life of a model function here: `build` traces it once, so that its variables exist
@@ -38,19 +42,19 @@ class ModelSteps(abc.ABC):
         is_built: whether the variables exist.
     """
 
-    mode: str
+    mode: ClassVar[str]
 
-    def __init__(self, call: ModelCall, strategy: Any) -> None:
+    def __init__(self, call: ModelCall, strategy: Strategy) -> None:
         self._call = call
         self.strategy = strategy
         self.store = VariableStore()
-        self.hooks: tuple[Any, ...] = ()
+        self.hooks: tuple[SessionRunHook, ...] = ()
         self.is_built = False
         with strategy.scope():
             # First of all: the model function may read it while it is traced.
             self.store.make_global_step()
 
-    def build(self, batch: Any, has_values: bool) -> None:
+    def build(self, batch: object, has_values: bool) -> None:
         """Makes the variables by tracing the model function once.
 
         Args:
@@ -65,7 +69,7 @@ class ModelSteps(abc.ABC):
                 self.mode, given
             )
 
-        def build(batch: Any) -> None:
+        def build(batch: object) -> None:
             self.strategy.run(self._build, args=(batch,))
 
         # Lowering traces the function and makes its variables, but runs nothing
@@ -73,7 +77,7 @@ class ModelSteps(abc.ABC):
         function.Function(build).lowered(batch)
         self.is_built = True
 
-    def _build(self, batch: Any) -> None:
+    def _build(self, batch: object) -> None:
         with self.store.call_scope():
             self._read_spec(self._call(batch))
 
@@ -91,9 +95,9 @@ class Training(ModelSteps):
 
     mode = ModeKeys.TRAIN
 
-    def __init__(self, call: ModelCall, strategy: Any) -> None:
+    def __init__(self, call: ModelCall, strategy: Strategy) -> None:
         super().__init__(call, strategy)
-        self._variables: list[Any] | None = None
+        self._variables: list[Variable] | None = None
         self.step = function.Function(self._step, name="train_step")
 
     def _read_spec(self, spec: EstimatorSpec) -> None:
@@ -107,23 +111,25 @@ class Training(ModelSteps):
             # A function of the program: its own call makes what variables it needs.
             spec.train_op()
 
-    def _step(self, batch: Any) -> Any:
+    def _step(self, batch: object) -> jax.Array:
         done = self.store.global_step.value()
         losses = self.strategy.run(self._run_replica, args=(batch,))
         # Assigned, not added: a model function that counts the step itself has already
         # added one.
         self.store.global_step.assign(done + 1, read_value=False)
-        return self.strategy.reduce(options.ReduceOp.MEAN, losses, axis=None)
+        mean: jax.Array = self.strategy.reduce(options.ReduceOp.MEAN, losses, axis=None)
+        return mean
 
-    def _run_replica(self, batch: Any) -> Any:
+    def _run_replica(self, batch: object) -> jax.Array:
         with self.store.call_scope():
             if self._variables is not None:
                 return self._descend(batch, self._variables)
             spec = self._call(batch)
             spec.train_op()
-            return spec.loss
+            loss: jax.Array = spec.loss
+            return loss
 
-    def _descend(self, batch: Any, variables: list[Any]) -> Any:
+    def _descend(self, batch: object, variables: list[Variable]) -> jax.Array:
         """Applies the gradients of one batch and returns the loss of this replica."""
         # Optimizers sum the gradients of the replicas. With each loss divided by their
         # number, the sum is the gradient of the mean.
@@ -133,7 +139,7 @@ class Training(ModelSteps):
 
         # The train_op is taken from this call: its optimizer may hold a learning rate
         # that this trace computed from the global step.
-        def forward() -> tuple[Any, Any]:
+        def forward() -> tuple[jax.Array, jax.Array]:
             spec = self._call(batch)
             seen.append(spec.train_op)
             return spec.loss * share, spec.loss
@@ -144,7 +150,7 @@ class Training(ModelSteps):
         return loss
 
 
-def _chief_hooks(spec: EstimatorSpec) -> tuple[Any, ...]:
+def _chief_hooks(spec: EstimatorSpec) -> tuple[SessionRunHook, ...]:
     is_chief = process_group.current().is_chief
     return tuple(spec.training_chief_hooks or ()) if is_chief else ()
 
@@ -159,7 +165,7 @@ class Evaluation(ModelSteps):
 
     mode = ModeKeys.EVAL
 
-    def __init__(self, call: ModelCall, strategy: Any) -> None:
+    def __init__(self, call: ModelCall, strategy: Strategy) -> None:
         super().__init__(call, strategy)
         self.metrics: dict[str, Any] = {}
         self.step = function.Function(self._step, name="evaluation_step")
@@ -169,10 +175,10 @@ class Evaluation(ModelSteps):
         # Without examples nothing is counted; the metrics and their variables are made.
         self.metrics = self._update_metrics(spec, has_examples=False)
 
-    def _step(self, batch: Any) -> None:
+    def _step(self, batch: object) -> None:
         self.strategy.run(self._run_replica, args=(batch,))
 
-    def _run_replica(self, batch: Any) -> None:
+    def _run_replica(self, batch: object) -> None:
         with self.store.call_scope():
             self._update_metrics(self._call(batch), spec_lib.rows_of(batch) > 0)
 
@@ -207,7 +213,7 @@ class Evaluation(ModelSteps):
             for metric in self.metrics.values():
                 metric.reset_state()
 
-    def results(self) -> dict[str, Any]:
+    def results(self) -> dict[str, np.ndarray]:
         """Returns the results of the metrics by name, as NumPy arrays."""
         with self.strategy.scope():
             return {n: np.asarray(m.result()) for n, m in self.metrics.items()}
@@ -223,7 +229,7 @@ class Prediction(ModelSteps):
 
     mode = ModeKeys.PREDICT
 
-    def __init__(self, call: ModelCall, strategy: Any) -> None:
+    def __init__(self, call: ModelCall, strategy: Strategy) -> None:
         super().__init__(call, strategy)
         self.outputs: tuple[str, ...] = ()
         self.step = function.Function(self._step, name="prediction_step")
@@ -232,14 +238,14 @@ class Prediction(ModelSteps):
         self.hooks = tuple(spec.prediction_hooks or ())
         self.outputs = ("serving_default", *(spec.export_outputs or ()))
 
-    def _step(self, batch: Any) -> Any:
+    def _step(self, batch: object) -> object:
         return self.strategy.run(self._run_replica, args=(batch,))
 
-    def _run_replica(self, batch: Any) -> Any:
+    def _run_replica(self, batch: object) -> object:
         with self.store.call_scope():
             return self._call(batch).predictions
 
-    def signature_outputs(self, features: Any) -> dict[str, Any]:
+    def signature_outputs(self, features: object) -> dict[str, dict[str, Any]]:
         """Returns the outputs of each signature of an exported model.
 
         A signature whose output is not a dict returns it under the name ``output``.
@@ -254,7 +260,7 @@ class Prediction(ModelSteps):
         return {name: _as_dict(value) for name, value in outputs.items()}
 
 
-def _as_dict(value: Any) -> dict[str, Any]:
+def _as_dict(value: object) -> dict[str, Any]:
     return dict(value) if isinstance(value, dict) else {"output": value}
 
 
@@ -272,7 +278,7 @@ def is_checkpointed(mode: str, given: dict[str, Any]) -> bool:
     return mode == ModeKeys.TRAIN or given["synchronization"] is not on_read
 
 
-def checkpointed_variables(built: ModelSteps) -> dict[str, Any]:
+def checkpointed_variables(built: ModelSteps) -> dict[str, Variable]:
     """Returns the variables whose values come from checkpoints, by name."""
     return {
         name: v
@@ -281,10 +287,10 @@ def checkpointed_variables(built: ModelSteps) -> dict[str, Any]:
     }
 
 
-def zero_batch(features: Any) -> Any:
+def zero_batch(features: object) -> object:
     """Returns a batch of zeros for the specs of features; unknown sizes become 1."""
 
-    def leaf(s: Any) -> np.ndarray:
+    def leaf(s: TensorSpec) -> np.ndarray:
         return np.zeros([1 if n is None else n for n in s.shape], s.dtype)
 
     return jax.tree.map(leaf, features)

@@ -107,7 +107,7 @@ class RunConfig:
         if steps is _UNSET:
             object.__setattr__(self, "save_checkpoints_steps", None)
 
-    def replace(self, **kwargs: Any) -> RunConfig:
+    def replace(self, **kwargs: object) -> RunConfig:
         """Returns a copy with some properties changed.
 
         Setting `save_checkpoints_steps` unsets `save_checkpoints_secs`, and the other
@@ -139,7 +139,8 @@ class RunConfig:
             kwargs[seconds] = None
         if kwargs.get(seconds) is not None and steps not in kwargs:
             kwargs[steps] = None
-        return dataclasses.replace(self, **kwargs)
+        changed: Any = kwargs
+        return dataclasses.replace(self, **changed)
 
     # Which worker this is.
 

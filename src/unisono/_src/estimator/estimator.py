@@ -10,7 +10,7 @@ import math
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from unisono._src.estimator import calling, checkpointing, exporting, loops
 from unisono._src.estimator import compiled_steps as steps_lib
 from unisono._src.estimator import hooks as hooks_lib
 from unisono._src.estimator.config import RunConfig
-from unisono._src.estimator.estimator_spec import ModeKeys
+from unisono._src.estimator.estimator_spec import EstimatorSpec, ModeKeys
 from unisono._src.estimator.hooks import CheckpointSaverListener, SessionRunHook
 from unisono._src.foundation import errors
 from unisono._src.foundation.public_names import publish
@@ -27,12 +27,13 @@ from unisono._src.saving.checkpoint import reading
 from unisono._src.strategies import current, one_device
 from unisono._src.workers import process_group
 
+if TYPE_CHECKING:
+    # Named in signatures only: the input modules are loaded when a program reads data.
+    from unisono._src.input.api.distributed_dataset import DistributedIterator
+    from unisono._src.input.distribution.dataset_functions import InputContext
+
 _log = logging.getLogger("unisono")
-_KINDS: dict[str, Any] = {
-    ModeKeys.TRAIN: steps_lib.Training,
-    ModeKeys.EVAL: steps_lib.Evaluation,
-    ModeKeys.PREDICT: steps_lib.Prediction,
-}
+_Steps = TypeVar("_Steps", bound=steps_lib.ModelSteps)
 
 
 class Estimator:
@@ -99,7 +100,7 @@ class Estimator:
             None if warm_start_from is None else os.fspath(warm_start_from)
         )
         # By mode, the steps that no call is using now; see `_borrow_steps`.
-        self._built: dict[str, Any] = {}
+        self._built: dict[type[steps_lib.ModelSteps], steps_lib.ModelSteps] = {}
 
     # Properties and checkpoints.
 
@@ -133,7 +134,7 @@ class Estimator:
         return dict(self._params)
 
     @property
-    def model_fn(self) -> Callable[..., Any]:
+    def model_fn(self) -> Callable[[object, object, str, RunConfig], EstimatorSpec]:
         """The model function with the parameters of the estimator bound.
 
         It is called as ``model_fn(features, labels, mode, config)``.
@@ -147,7 +148,9 @@ class Estimator:
         6
         """
 
-        def public_model_fn(features: Any, labels: Any, mode: str, config: Any) -> Any:
+        def public_model_fn(
+            features: object, labels: object, mode: str, config: RunConfig
+        ) -> EstimatorSpec:
             batch = features if labels is None else (features, labels)
             params = self._params
             return calling.call_model_fn(
@@ -303,16 +306,16 @@ class Estimator:
             _log.info("Skipping training since max_steps has already been reached.")
             return self
         last = math.inf if max_steps is None else max_steps
-        with self._borrow_steps(ModeKeys.TRAIN, latest) as built:
+        with self._borrow_steps(steps_lib.Training, latest) as built:
             saver = checkpointing.Saver(built.store, self._config, saving_listeners)
-            with self._open_iterator(built, input_fn, ModeKeys.TRAIN) as iterator:
+            with self._open_iterator(built, input_fn) as iterator:
                 self._train(built, iterator, loop, saver, latest, (steps, last))
         return self
 
     def _train(
         self,
-        built: Any,
-        iterator: Any,
+        built: steps_lib.Training,
+        iterator: DistributedIterator,
         loop: hooks_lib.Hooks,
         saver: checkpointing.Saver,
         latest: str | None,
@@ -380,8 +383,8 @@ class Estimator:
         loop = hooks_lib.Hooks(hooks)
         path = self._checkpoint_or_latest(checkpoint_path)
         with (
-            self._borrow_steps(ModeKeys.EVAL, path) as built,
-            self._open_iterator(built, input_fn, ModeKeys.EVAL) as iterator,
+            self._borrow_steps(steps_lib.Evaluation, path) as built,
+            self._open_iterator(built, input_fn) as iterator,
         ):
             if not self._begin(built, iterator, loop, path):
                 raise _too_few_batches_error(1)
@@ -445,8 +448,8 @@ class Estimator:
         loop = hooks_lib.Hooks(hooks)
         path = self._checkpoint_or_latest(checkpoint_path)
         with (
-            self._borrow_steps(ModeKeys.PREDICT, path) as built,
-            self._open_iterator(built, input_fn, ModeKeys.PREDICT) as iterator,
+            self._borrow_steps(steps_lib.Prediction, path) as built,
+            self._open_iterator(built, input_fn) as iterator,
         ):
             if not self._begin(built, iterator, loop, path):
                 return
@@ -510,7 +513,7 @@ class Estimator:
                 "or pass checkpoint_path."
             )
         receiver = serving_input_receiver_fn()
-        with self._borrow_steps(ModeKeys.PREDICT, path) as built:
+        with self._borrow_steps(steps_lib.Prediction, path) as built:
             # Zeros will do: the model function is only traced.
             built.build(steps_lib.zero_batch(receiver.features), has_values=True)
             self._restore(built, path)
@@ -519,7 +522,7 @@ class Estimator:
     # Parts of the methods above.
 
     @contextlib.contextmanager
-    def _borrow_steps(self, mode: str, path: str | None) -> Iterator[Any]:
+    def _borrow_steps(self, kind: type[_Steps], path: str | None) -> Iterator[_Steps]:
         """Yields the `ModelSteps` of a mode for the use of one block only.
 
         The estimator keeps them afterwards, so that steps compile once. They hold
@@ -527,23 +530,24 @@ class Estimator:
         for example while a prediction is still open, gets newly made ones.
 
         Args:
-            mode: one of `ModeKeys`.
+            kind: the class of the steps, which has their mode.
             path: the checkpoint from which the variables will be restored; if None, the
                 variables must have their initial values.
         """
         # Taken out for the time of the block, so that another call does not find them.
-        made = self._built.pop(mode, None)
-        if made is None or (path is None and made.is_built):
+        made = self._built.pop(kind, None)
+        if not isinstance(made, kind) or (path is None and made.is_built):
             # Used ones have trained values, and there is no
             # checkpoint to reset them from.
-            made = self._make_steps(mode)
+            made = self._make_steps(kind)
         try:
             yield made
         finally:
-            self._built[mode] = made
+            self._built[kind] = made
 
-    def _make_steps(self, mode: str) -> Any:
+    def _make_steps(self, kind: type[_Steps]) -> _Steps:
         """Returns new `ModelSteps` for a mode, under the strategy for that mode."""
+        mode = kind.mode
         strategy = {
             ModeKeys.TRAIN: self._config.train_distribute,
             ModeKeys.EVAL: self._config.eval_distribute,
@@ -557,19 +561,21 @@ class Estimator:
             config=self._config,
             has_labels=mode != ModeKeys.PREDICT,
         )
-        return _KINDS[mode](call, given)
+        return kind(call, given)
 
     @contextlib.contextmanager
-    def _open_iterator(self, built: Any, input_fn: Any, mode: str) -> Iterator[Any]:
+    def _open_iterator(
+        self, built: steps_lib.ModelSteps, input_fn: object
+    ) -> Iterator[DistributedIterator]:
         """Yields an iterator over the batches of all replicas, and closes it."""
 
-        def dataset_fn(context: Any) -> Any:
+        def dataset_fn(context: InputContext) -> object:
             return calling.call_input_fn(
-                input_fn, mode, self._params, self._config, context
+                input_fn, built.mode, self._params, self._config, context
             )
 
-        dataset = built.strategy.distribute_datasets_from_function(dataset_fn)
-        if mode == ModeKeys.TRAIN:
+        dataset: Any = built.strategy.distribute_datasets_from_function(dataset_fn)
+        if built.mode == ModeKeys.TRAIN:
             # A replica without examples has no loss, so training ends before such a
             # step. Evaluation need not: metrics skip an empty batch.
             dataset = dataset.with_whole_steps()
@@ -580,7 +586,11 @@ class Estimator:
             iterator.close()
 
     def _begin(
-        self, built: Any, iterator: Any, loop: hooks_lib.Hooks, path: str | None
+        self,
+        built: steps_lib.ModelSteps,
+        iterator: DistributedIterator,
+        loop: hooks_lib.Hooks,
+        path: str | None,
     ) -> bool:
         """Makes the variables for the first batch, and lets the hooks begin.
 
@@ -601,13 +611,13 @@ class Estimator:
         loop.add(built.hooks)
         return True
 
-    def _checkpoint_or_latest(self, given: Any) -> str | None:
+    def _checkpoint_or_latest(self, given: str | os.PathLike[str] | None) -> str | None:
         """Returns a given path, or that of the newest checkpoint, as a string."""
         if given is not None:
-            return str(os.fspath(given))
+            return os.fspath(given)
         return checkpointing.find_latest_of_chief(self.model_dir)
 
-    def _restore(self, built: Any, path: str | None) -> None:
+    def _restore(self, built: steps_lib.ModelSteps, path: str | None) -> None:
         """Restores a checkpoint; without one, warm-starts the initial values."""
         if path is not None:
             checkpointing.restore(built, path, self.model_dir)
@@ -619,7 +629,7 @@ class Estimator:
         )
         self._warm_start_variables(built)
 
-    def _warm_start_variables(self, built: Any) -> None:
+    def _warm_start_variables(self, built: steps_lib.ModelSteps) -> None:
         if self._warm_start is not None:
             checkpointing.warm_start(built.store, _checkpoint_at(self._warm_start))
 
@@ -627,7 +637,9 @@ class Estimator:
         return f"<Estimator of {self._model_fn!r} in {self.model_dir}>"
 
 
-def _config_with_directory(config: RunConfig, model_dir: Any) -> RunConfig:
+def _config_with_directory(
+    config: RunConfig, model_dir: str | os.PathLike[str] | None
+) -> RunConfig:
     given = None if model_dir is None else os.fspath(model_dir)
     if given is not None and config.model_dir not in (None, given):
         raise ValueError(

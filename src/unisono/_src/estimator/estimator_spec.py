@@ -50,8 +50,8 @@ class TrainOp:
     """
 
     optimizer: Any
-    loss: Any
-    var_list: tuple[Any, ...] | None = None
+    loss: jax.Array
+    var_list: tuple[object, ...] | None = None
 
     def variables(self, store: VariableStore) -> list[Variable]:
         """Returns the variables to update, as `Variable`s of this package.
@@ -109,9 +109,9 @@ class TrainOp:
 
 
 def minimize(
-    optimizer: Any,
-    loss: Any,
-    var_list: Sequence[Any] | None = None,
+    optimizer: object,
+    loss: jax.Array,
+    var_list: Sequence[object] | None = None,
     global_step: object = None,
 ) -> TrainOp:
     """Returns a `train_op` that minimizes a loss.
@@ -272,7 +272,7 @@ _HOOKS = (
 )
 
 
-def rows_of(tree: Any) -> int:
+def rows_of(tree: object) -> int:
     """Returns the number of examples of a batch, or 1 if no array has an axis."""
     for leaf in jax.tree.leaves(tree):
         shape = jnp.shape(leaf)

@@ -8,12 +8,16 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, final
 
+import jax
+
+from unisono._src.estimator.compiled_steps import Prediction
 from unisono._src.execution import function, specs
 from unisono._src.foundation import nest
 from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import worker_meeting
 from unisono._src.saving.checkpoint.module import Module
 from unisono._src.saving.export import saver
+from unisono._src.state.variables import Variable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +51,7 @@ class ServingInputReceiver:
 
 
 def build_raw_serving_input_receiver_fn(
-    features: Any, default_batch_size: int | None = None
+    features: object, default_batch_size: int | None = None
 ) -> Callable[[], ServingInputReceiver]:
     """Returns a `serving_input_receiver_fn` for the features of a model function.
 
@@ -62,7 +66,7 @@ def build_raw_serving_input_receiver_fn(
     TensorShape([None, 3])
     """
 
-    def leaf(x: Any) -> specs.TensorSpec:
+    def leaf(x: jax.Array | specs.TensorSpec) -> specs.TensorSpec:
         shape = tuple(x.shape)
         return specs.TensorSpec((default_batch_size, *shape[1:]), x.dtype)
 
@@ -78,12 +82,12 @@ class ExportedModel(Module):
         variables: the variables by name.
     """
 
-    def __init__(self, variables: Mapping[str, Any]) -> None:
+    def __init__(self, variables: Mapping[str, Variable]) -> None:
         super().__init__()
         self.variables_by_name = dict(variables)
 
 
-def export(built: Any, receiver: ServingInputReceiver, base: str) -> str:
+def export(built: Prediction, receiver: ServingInputReceiver, base: str) -> str:
     """Saves a model for prediction; every worker must call this.
 
     Args:
@@ -104,8 +108,8 @@ def export(built: Any, receiver: ServingInputReceiver, base: str) -> str:
     return path
 
 
-def _make_signature(built: Any, name: str) -> Callable[[Any], Any]:
-    def serve(features: Any) -> Any:
+def _make_signature(built: Prediction, name: str) -> Callable[[object], object]:
+    def serve(features: object) -> object:
         return built.signature_outputs(features)[name]
 
     return serve

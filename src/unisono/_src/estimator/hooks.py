@@ -238,19 +238,20 @@ _Kind = TypeVar("_Kind", SessionRunHook, CheckpointSaverListener)
 _ARGUMENTS = {SessionRunHook: "All hooks", CheckpointSaverListener: "saving_listeners"}
 
 
-def check_kind(given: Iterable[Any] | None, kind: type[_Kind]) -> list[_Kind]:
+def check_kind(given: Iterable[object] | None, kind: type[_Kind]) -> list[_Kind]:
     """Returns hooks or listeners as a list, and checks that all are of one kind.
 
     Raises:
         TypeError: one of them is not an instance of `kind`.
     """
-    found = list(given or ())
-    for each in found:
+    found: list[_Kind] = []
+    for each in given or ():
         if not isinstance(each, kind):
             raise TypeError(
                 f"{_ARGUMENTS[kind]} must be {kind.__name__} instances, given: "
                 f"{each!r}."
             )
+        found.append(each)
     return found
 
 
@@ -265,7 +266,7 @@ class Hooks:
         TypeError: one of them is not a `SessionRunHook`.
     """
 
-    def __init__(self, hooks: Iterable[Any] | None) -> None:
+    def __init__(self, hooks: Iterable[object] | None) -> None:
         self._hooks = check_kind(hooks, SessionRunHook)
         self._has_begun = False
         self.context = SessionRunContext()
@@ -295,7 +296,7 @@ class Hooks:
         for hook in self._hooks:
             hook.before_run(self.context)
 
-    def after_run(self, results: Any) -> bool:
+    def after_run(self, results: object) -> bool:
         """Calls `after_run` of every hook, and returns whether one wants to stop."""
         for hook in self._hooks:
             hook.after_run(self.context, SessionRunValues(results))

@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, final
 
 import jax
 import numpy as np
 
 from unisono._src.estimator.checkpointing import Saver
+from unisono._src.estimator.compiled_steps import Evaluation, Prediction, Training
 from unisono._src.estimator.config import RunConfig
 from unisono._src.estimator.hooks import Hooks, NanLossDuringTrainingError
-from unisono._src.training.tensorboard import summary
+from unisono._src.training import summary
 
 _log = logging.getLogger("unisono")
 
@@ -32,14 +33,19 @@ class TrainingLoop:
     """
 
     def __init__(
-        self, built: Any, iterator: Any, hooks: Hooks, saver: Saver, config: RunConfig
+        self,
+        built: Training,
+        iterator: Iterator[object],
+        hooks: Hooks,
+        saver: Saver,
+        config: RunConfig,
     ) -> None:
         self._built = built
         self._iterator = iterator
         self._hooks = hooks
         self._saver = saver
         self._config = config
-        self._loss: Any = None
+        self._loss: jax.Array | None = None
         self._logged = (0, 0.0)
         self._summaries = Summaries(config, config.model_dir or "")
 
@@ -113,7 +119,7 @@ def _is_due(step: int, every: int | None) -> bool:
     return every is not None and step % every == 0
 
 
-def evaluate(built: Any, batches: Iterable[Any], hooks: Hooks) -> None:
+def evaluate(built: Evaluation, batches: Iterable[object], hooks: Hooks) -> None:
     """Updates the metrics of an evaluation with batches.
 
     Args:
@@ -129,7 +135,10 @@ def evaluate(built: Any, batches: Iterable[Any], hooks: Hooks) -> None:
 
 
 def predict(
-    built: Any, batches: Iterable[Any], hooks: Hooks, keys: Any
+    built: Prediction,
+    batches: Iterable[object],
+    hooks: Hooks,
+    keys: Sequence[str] | str | None,
 ) -> Iterator[Any]:
     """Yields the predictions of each batch as NumPy arrays.
 
@@ -151,7 +160,7 @@ def predict(
             break
 
 
-def _select_keys(found: Any, keys: Any) -> Any:
+def _select_keys(found: object, keys: Sequence[str] | str | None) -> object:
     if not keys:
         return found
     if not isinstance(found, dict):
@@ -168,7 +177,7 @@ def _select_keys(found: Any, keys: Any) -> Any:
     return chosen
 
 
-def split_examples(batch: Any) -> Iterator[Any]:
+def split_examples(batch: object) -> Iterator[Any]:
     """Yields the predictions of a batch example by example.
 
     Raises:
@@ -199,7 +208,7 @@ class Summaries:
         self._directory = directory
         self._writer: summary.SummaryWriter | None = None
 
-    def write(self, values: dict[str, Any], step: int) -> None:
+    def write(self, values: Mapping[str, Any], step: int) -> None:
         """Writes those of the values that are scalars."""
         if not self._is_wanted:
             return

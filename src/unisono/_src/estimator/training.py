@@ -286,7 +286,7 @@ class EvalSpec:
         object.__setattr__(self, "exporters", found)
 
 
-def _check_function(input_fn: Any) -> None:
+def _check_function(input_fn: object) -> None:
     if not callable(input_fn):
         raise TypeError(f"`input_fn` must be callable, given: {input_fn!r}.")
 

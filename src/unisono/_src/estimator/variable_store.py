@@ -13,8 +13,10 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, final
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import VariableAggregation
@@ -91,7 +93,9 @@ class Call:
         self.store = store
         self._used: set[str] = set()
 
-    def __call__(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
+    def __call__(
+        self, next_creator: Callable[..., Variable], **kwargs: Any
+    ) -> Variable:
         """Returns the variable of this name from an earlier call, or makes it."""
         name = kwargs.get("name") or "Variable"
         # A model function may make the global step itself; there is only one.
@@ -116,7 +120,7 @@ class Call:
         return key
 
 
-def _make_zeros(value: Any) -> Any:
+def _make_zeros(value: ArrayLike | Callable[[], ArrayLike]) -> jax.Array:
     """Returns zeros with the shape and type of an initial value."""
     # Variables are made while the model function is traced, so the initializer is only
     # traced here, and never runs.

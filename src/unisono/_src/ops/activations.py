@@ -10,7 +10,7 @@ import numpy as np
 
 from unisono._src.foundation import errors
 from unisono._src.ops import elementwise, indexing, kinds, reductions, shaping, tensors
-from unisono._src.training import embedding
+from unisono._src.training import nn
 from unisono._src.values import jax_tapes
 
 
@@ -179,8 +179,8 @@ def embedding_lookup(params: Any, ids: Any, max_norm: Any) -> jax.Array:
     Raises:
         ValueError: there are no parts.
     """
-    if embedding.has_rows_elsewhere(params):
-        return embedding.embedding_lookup(params, ids, max_norm)
+    if nn.has_rows_elsewhere(params):
+        return nn.embedding_lookup(params, ids, max_norm)
     parts = params if isinstance(params, (list, tuple)) else [params]
     if not parts:
         raise ValueError("Must specify non-empty `params` in embedding_lookup.")

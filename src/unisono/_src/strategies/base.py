@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -37,9 +37,10 @@ from unisono._src.foundation.public_names import publish
 from unisono._src.machines import forks
 from unisono._src.state import description
 from unisono._src.state.variables import Variable
-from unisono._src.strategies import call_context, run_options, strategy_scope
+from unisono._src.strategies import call_context
 from unisono._src.strategies import extended as extended_lib
-from unisono._src.strategies.value_context import ValueContext
+from unisono._src.strategies.call_context import Args, Fn, Kwargs
+from unisono._src.strategies.function_contexts import ValueContext
 from unisono._src.values import collectives
 from unisono._src.values.distributed import DistributedValues, PerReplica
 from unisono._src.values.indexed_slices import IndexedSlices
@@ -145,13 +146,13 @@ class Strategy:
         >>> len(strategy.experimental_local_results(weight))
         2
         """
-        return strategy_scope.StrategyScope(self)
+        return call_context.StrategyScope(self)
 
     def run(
         self,
-        fn: Callable[..., Any],
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
+        fn: Callable[..., object],
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
         options: options.RunOptions | None = None,
     ) -> Any:
         """Calls `fn` once per replica and merges what the replicas return.
@@ -185,7 +186,7 @@ class Strategy:
         call_context.check_args(args)
         kwargs = dict(kwargs or {})
         if options is not None and self._extended.experimental_require_static_shapes:
-            run_options.check(options, (args, kwargs))
+            call_context.check_run_options(options, (args, kwargs))
         host = ambient.current().host
         if host is not None or isinstance(fn, function.COMPILED):
             compiled = (
@@ -198,7 +199,7 @@ class Strategy:
                 fn = function.python_function(fn)
         return self._run(fn, tuple(args), kwargs)
 
-    def _run(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run(self, fn: Fn, args: Args, kwargs: Kwargs) -> Any:
         """Calls `fn` for each replica, without the checks of `run`."""
         call = self._extended._call_for_each_replica
         with call_context.scope_of(self):
@@ -210,9 +211,9 @@ class Strategy:
 
     def experimental_run_v2(
         self,
-        fn: Callable[..., Any],
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
+        fn: Callable[..., object],
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
     ) -> Any:
         """Calls `run`; this is its old name.
 
@@ -243,16 +244,16 @@ class Strategy:
     def reduce(
         self,
         reduce_op: options.ReduceOp | str,
-        value: Any,
+        value: object,
         axis: int | Sequence[int] | None,
     ) -> Any: ...
 
     def reduce(
         self,
         reduce_op: options.ReduceOp | str,
-        value: Any,
+        value: object,
         axis: int | Sequence[int] | None,
-    ) -> Any:
+    ) -> object:
         """Combines a per-replica value into one.
 
         Args:
@@ -288,16 +289,18 @@ class Strategy:
                 return self._extended._reduce(op, value)
             return self._reduce_axis(op, value, axis)
 
-    def _reduce_axis(self, op: options.ReduceOp, value: Any, axis: Any) -> Any:
+    def _reduce_axis(
+        self, op: options.ReduceOp, value: object, axis: int | Sequence[int]
+    ) -> jax.Array:
         """Reduces `axis` within each replica, then the results over the replicas."""
         local = functools.partial(collectives.sum_and_count, op, axis)
         # Counted on each replica, because their parts may have different lengths.
         total, count = self._run(local, (value,), {})
         reduce = self._extended._reduce
-        summed = reduce(options.ReduceOp.SUM, total)
+        summed: jax.Array = reduce(options.ReduceOp.SUM, total)
         if op is options.ReduceOp.SUM:
             return summed
-        mean = summed / reduce(options.ReduceOp.SUM, count)
+        mean: jax.Array = summed / reduce(options.ReduceOp.SUM, count)
         # The mean of floats keeps their type; that of integers is a float.
         is_float = jnp.issubdtype(summed.dtype, jnp.inexact)
         return mean.astype(summed.dtype) if is_float else mean
@@ -311,9 +314,9 @@ class Strategy:
     def gather(self, value: list[Any], axis: int) -> list[Any]: ...
 
     @overload
-    def gather(self, value: Any, axis: int) -> Any: ...
+    def gather(self, value: object, axis: int) -> Any: ...
 
-    def gather(self, value: Any, axis: int) -> Any:
+    def gather(self, value: object, axis: int) -> object:
         """Concatenates a per-replica value along an axis, in replica order.
 
         Args:
@@ -346,7 +349,7 @@ class Strategy:
         with call_context.scope_of(self):
             return self._extended._gather(value, axis)
 
-    def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
+    def experimental_local_results(self, value: object) -> tuple[Any, ...]:
         """Returns the values of this process's replicas.
 
         Args:
@@ -371,7 +374,7 @@ class Strategy:
         found = self._extended._local_results(value)
         return tuple(host_numbers.to_host_numbers(x) for x in found)
 
-    def unwrap(self, value: Any) -> tuple[Any, ...]:
+    def unwrap(self, value: object) -> tuple[Any, ...]:
         """Returns `experimental_local_results`; this is its old name.
 
         >>> import unisono
@@ -403,7 +406,7 @@ class Strategy:
         return found[0] if len(found) == 1 and name is None else None
 
     def experimental_distribute_values_from_function(
-        self, value_fn: Callable[[ValueContext], Any]
+        self, value_fn: Callable[[ValueContext], object]
     ) -> Any:
         """Makes a per-replica value by calling a function once per replica.
 
@@ -424,7 +427,7 @@ class Strategy:
         return self._extended._values_from_function(value_fn)
 
     def experimental_distribute_dataset(
-        self, dataset: Any, options: InputOptions | None = None
+        self, dataset: object, options: InputOptions | None = None
     ) -> DistributedDataset:
         """Splits the global batches of a dataset over the replicas.
 
@@ -445,11 +448,10 @@ class Strategy:
         >>> [x.tolist() for x in strategy.experimental_local_results(batch)]
         [[0, 1], [2, 3]]
         """
-        made: DistributedDataset = self._extended._distribute_dataset(dataset, options)
-        return made
+        return self._extended._distribute_dataset(dataset, options)
 
     def distribute_dataset(
-        self, dataset: Any, options: InputOptions | None = None
+        self, dataset: object, options: InputOptions | None = None
     ) -> DistributedDataset:
         """Calls `experimental_distribute_dataset`; both names mean the same.
 
@@ -463,7 +465,7 @@ class Strategy:
 
     def distribute_datasets_from_function(
         self,
-        dataset_fn: Callable[[InputContext], Any],
+        dataset_fn: Callable[[InputContext], object],
         options: InputOptions | None = None,
     ) -> DistributedDataset:
         """Gives each replica elements of a dataset that a function makes.
@@ -488,14 +490,11 @@ class Strategy:
         >>> [x.tolist() for x in strategy.experimental_local_results(next(batches))]
         [[0, 1], [2, 3]]
         """
-        made: DistributedDataset = self._extended._distribute_from_function(
-            dataset_fn, options
-        )
-        return made
+        return self._extended._distribute_from_function(dataset_fn, options)
 
     def experimental_distribute_datasets_from_function(
         self,
-        dataset_fn: Callable[[InputContext], Any],
+        dataset_fn: Callable[[InputContext], object],
         options: InputOptions | None = None,
     ) -> DistributedDataset:
         """Calls `distribute_datasets_from_function`; this is its old name.
@@ -510,7 +509,7 @@ class Strategy:
         """
         return self.distribute_datasets_from_function(dataset_fn, options)
 
-    def make_dataset_iterator(self, dataset: Any) -> InputIterator:
+    def make_dataset_iterator(self, dataset: object) -> InputIterator:
         """Returns an iterator over a dataset that is split over the replicas.
 
         This is TensorFlow 1's name for `experimental_distribute_dataset` and `iter`.
@@ -531,7 +530,7 @@ class Strategy:
 
     def make_input_fn_iterator(
         self,
-        input_fn: Callable[[InputContext], Any],
+        input_fn: Callable[[InputContext], object],
         replication_mode: InputReplicationMode | None = None,
     ) -> InputIterator:
         """Returns an iterator over what a function makes, one element per replica.
@@ -569,7 +568,7 @@ class Strategy:
         return found.InputIterator(made)
 
     def experimental_run(
-        self, fn: Callable[..., Any], input_iterator: Any = None
+        self, fn: Callable[..., object], input_iterator: InputIterator | None = None
     ) -> Any:
         """Runs `fn` on each replica with the next values of an iterator.
 
@@ -591,7 +590,7 @@ class Strategy:
         return self.run(fn, args=args)
 
     def experimental_make_numpy_dataset(
-        self, numpy_input: Any, session: object = None
+        self, numpy_input: object, session: object = None
     ) -> Dataset:
         """Makes a dataset of the rows of arrays, to be batched and distributed.
 
@@ -640,7 +639,7 @@ class Strategy:
         ...     print(error)  # doctest: +ELLIPSIS
         strategy.adopt takes a Keras model, layer, optimizer or metric, received str...
         """
-        strategy_scope.check_scope(self)
+        call_context.check_scope(self)
         library_hooks.adopt(obj, self)
         return obj
 
@@ -729,7 +728,7 @@ class Strategy:
 _parse_op = options.reduce_op
 
 
-def _has_slices(x: Any) -> bool:
+def _has_slices(x: object) -> bool:
     """Whether a value is `IndexedSlices`, for all replicas or for each."""
     return isinstance(x, IndexedSlices) or (
         isinstance(x, PerReplica) and x.holds(IndexedSlices)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypeVar
 
 import jax
 from jax.typing import ArrayLike
@@ -22,14 +22,16 @@ from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
-from unisono._src.state.variables import Variable
-from unisono._src.strategies import destinations as places
+from unisono._src.strategies import reductions
+from unisono._src.strategies.reductions import Destinations
 from unisono._src.values import collectives, distributed, jax_tapes
 from unisono._src.values.indexed_slices import IndexedSlices
 
 Combined: TypeAlias = jax.Array | IndexedSlices | distributed.Mirrored
+_Value = TypeVar("_Value")
+_Place = TypeVar("_Place")
+
 PerReplicaLike: TypeAlias = distributed.DistributedValues | jax.Array | IndexedSlices
-Destinations: TypeAlias = str | distributed.DistributedValues | Variable | jax.Array
 
 
 class CrossDeviceOps:
@@ -399,7 +401,7 @@ def find_program_ops(cross_device_ops: object) -> CrossDeviceOps | None:
 # What the classes share.
 
 
-def _prepare(value: Any, where: Any) -> Any:
+def _prepare(value: object, where: object) -> distributed.PerReplica:
     """Returns a value as a `PerReplica`; raises unless `where` is a place."""
     _check_place(where)
     if isinstance(value, distributed.PerReplica):
@@ -409,7 +411,9 @@ def _prepare(value: Any, where: Any) -> Any:
     return distributed.PerReplica((collectives.as_array(value),))
 
 
-def _prepare_pair(pair: Any) -> tuple[Any, Any]:
+def _prepare_pair(
+    pair: tuple[_Value, _Place],
+) -> tuple[distributed.PerReplica, _Place]:
     """Returns a pair whose value is a `PerReplica`, and its destinations."""
     if not isinstance(pair, tuple) or len(pair) != 2:
         raise ValueError(
@@ -419,7 +423,7 @@ def _prepare_pair(pair: Any) -> tuple[Any, Any]:
     return _prepare(*pair), pair[1]
 
 
-def _check_place(where: Any) -> None:
+def _check_place(where: object) -> None:
     """Raises unless `where` can be a destination, in cross-replica context."""
     frame = ambient.current()
     if frame.strategy is not None and frame.mode == ambient.REPLICA:
@@ -434,21 +438,17 @@ def _check_place(where: Any) -> None:
         )
 
 
-def _is_there_already(value: Any, where: Any) -> bool:
+def _is_there_already(value: distributed.PerReplica, where: object) -> bool:
     """Whether a value has one part only, which is on the only destination."""
     if value.count != 1 or value.is_traced:
         return False
     here = _devices_of(value)
     if isinstance(where, distributed.DistributedValues):
         return _devices_of(where) == here
-    return [places.parse(where, _NO_TOPOLOGY, False).device] == here
+    return [reductions.parse_destination(where).device] == here
 
 
-# `places.parse` asks for it only where the destination is a distributed value.
-_NO_TOPOLOGY: Any = None
-
-
-def _devices_of(value: Any) -> list[jax.Device | None]:
+def _devices_of(value: distributed.DistributedValues) -> list[jax.Device | None]:
     """Returns the device of each part of a distributed value."""
     return [
         next(iter(x.sharding.device_set)) if isinstance(x, jax.Array) else None
@@ -457,19 +457,24 @@ def _devices_of(value: Any) -> list[jax.Device | None]:
     ]
 
 
-def _topology_of(value: Any) -> Topology | None:
+def _topology_of(value: distributed.DistributedValues) -> Topology | None:
     """Returns the replicas that a distributed value belongs to, if that is known."""
     cell = getattr(value, "state_cell", None)
     known = getattr(value, "topology", None) if cell is None else cell.topology
-    if known is None and ambient.current().placement is not None:
-        # A value that a program has made by hand is taken for one of the strategy in
-        # scope, if it has as many parts.
-        here = ambient.topology()
-        known = here if here.replicas == value.count else None
-    return known
+    placement = ambient.current().placement
+    if known is not None or placement is None:
+        return known
+    # A value that a program has made by hand is taken for one of the strategy in scope,
+    # if it has as many parts.
+    here: Topology = placement.topology
+    if not isinstance(value, (distributed.PerReplica, distributed.Mirrored)):
+        return None
+    return here if here.replicas == value.count else None
 
 
-def _device_for(value: Any, wanted: str | None = None) -> jax.Device | None:
+def _device_for(
+    value: distributed.PerReplica, wanted: str | None = None
+) -> jax.Device | None:
     """Returns the device to combine a value on; a program has none."""
     if value.is_traced or frames.frame().is_compiled:
         return None
@@ -479,7 +484,7 @@ def _device_for(value: Any, wanted: str | None = None) -> jax.Device | None:
     return _devices_of(value)[0] if topology is None else topology.home
 
 
-def _all_parts(value: Any, point: str) -> Sequence[Any]:
+def _all_parts(value: distributed.PerReplica, point: str) -> Sequence[object]:
     """Returns the values of all replicas, those of other workers included."""
     topology = _topology_of(value)
     if topology is None or value.local is not None:
@@ -487,21 +492,27 @@ def _all_parts(value: Any, point: str) -> Sequence[Any]:
     return collectives.all_parts(value.values, topology, point)
 
 
-def _add(op: ReduceOp, value: Any, wanted: str | None = None) -> Any:
+def _add(
+    op: ReduceOp, value: distributed.PerReplica, wanted: str | None = None
+) -> jax.Array | IndexedSlices:
     """Returns the sum or mean of a per-replica value."""
     if value.local is not None:
-        return collectives.reduce_local(op, value.local, value.count)
+        total: jax.Array | IndexedSlices = collectives.reduce_local(
+            op, value.local, value.count
+        )
+        return total
     parts = _all_parts(value, f"reduce {op.value}")
-    return collectives.reduce_parts(op, parts, _device_for(value, wanted))
+    total = collectives.reduce_parts(op, parts, _device_for(value, wanted))
+    return total
 
 
-def _deliver(value: Any, where: Any) -> Any:
+def _deliver(value: jax.Array | IndexedSlices, where: object) -> Combined:
     """Puts a value on the devices of a destination."""
     if not isinstance(where, distributed.DistributedValues):
-        return places.parse(where, _NO_TOPOLOGY, False).deliver(value)
+        return reductions.parse_destination(where).deliver(value)
     topology = _topology_of(where)
     if topology is not None:
-        return places.Target(None, topology).deliver(value)
+        return reductions.Target(None, topology).deliver(value)
     if jax_tapes.has_tracer(value):
         return distributed.Mirrored.of(value, len(where.values))
     copies = [collectives.place(value, d) for d in _devices_of(where)]

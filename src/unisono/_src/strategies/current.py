@@ -1,11 +1,19 @@
-"""Functions that tell which strategy and which context the running code is in."""
+"""Tells which strategy and which context the running code is in; the default ones."""
 
 from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TypeVar, final
 
 from unisono._src.execution import contexts
 from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
-from unisono._src.strategies import base, call_context, default
+from unisono._src.state.variables import Variable
+from unisono._src.strategies import base, call_context, local
+
+_Tree = TypeVar("_Tree")
 
 
 def get_strategy() -> base.Strategy:
@@ -20,7 +28,7 @@ def get_strategy() -> base.Strategy:
     1
     """
     found = ambient.current().strategy
-    return default.instance() if found is None else found
+    return default_strategy() if found is None else found
 
 
 def has_strategy() -> bool:
@@ -62,7 +70,7 @@ def get_replica_context() -> contexts.ReplicaContext | None:
     frame = ambient.current()
     if frame.mode != ambient.REPLICA:
         return None
-    return default.replica_context() if frame.replica is None else frame.replica
+    return default_replica_context() if frame.replica is None else frame.replica
 
 
 def experimental_set_strategy(strategy: base.Strategy | None) -> None:
@@ -94,6 +102,56 @@ def experimental_set_strategy(strategy: base.Strategy | None) -> None:
     with call_context.scope_of(strategy):
         frame = ambient.current()
     ambient.set_root(frame)
+
+
+@final
+class _DefaultExtended(local.SingleExtended):
+    """The methods of one replica that leaves the placement to JAX."""
+
+    def _enter(self, **changes: object) -> AbstractContextManager[object]:
+        return ambient.push(copy=0, **changes)
+
+    def _place(self, tree: _Tree) -> _Tree:
+        return tree
+
+    @property
+    def worker_devices(self) -> Sequence[str]:
+        """Raises: the default strategy names no devices."""
+        raise RuntimeError(
+            "worker_devices() method unsupported by default tf.distribute.Strategy."
+        )
+
+    @property
+    def parameter_devices(self) -> Sequence[str]:
+        """Raises: the default strategy names no devices."""
+        raise RuntimeError(
+            "parameter_devices() method unsupported by default tf.distribute.Strategy."
+        )
+
+    def non_slot_devices(self, var_list: Sequence[Variable]) -> Variable:
+        """Returns the first of the variables by name."""
+        return min(var_list, key=lambda v: v.name)
+
+
+@final
+class _DefaultDistributionStrategy(base.Strategy):
+    """The strategy that distributes nothing; there is one object of it."""
+
+    def __init__(self) -> None:
+        super().__init__(_DefaultExtended(self))
+        call_context.set_default(self)
+
+
+@functools.cache
+def default_strategy() -> base.Strategy:
+    """Returns the default strategy, which is made at the first call."""
+    return _DefaultDistributionStrategy()
+
+
+@functools.cache
+def default_replica_context() -> contexts.ReplicaContext:
+    """Returns the replica context outside any strategy: replica 0 of 1."""
+    return contexts.default_replica_context(default_strategy())
 
 
 publish(

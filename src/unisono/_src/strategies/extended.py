@@ -11,19 +11,35 @@ import contextlib
 import copy
 import dataclasses
 import weakref
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 
 from unisono._src import input as pipelines
 from unisono._src.execution import contexts, function
 from unisono._src.foundation import ambient, nest, options
+from unisono._src.foundation.options import ReduceOp
 from unisono._src.foundation.process_bound import ProcessBound
 from unisono._src.foundation.public_names import publish
+from unisono._src.state import storage
 from unisono._src.state.variables import Variable
-from unisono._src.strategies import call_context, multistep
+from unisono._src.strategies import call_context, function_contexts
+from unisono._src.strategies.call_context import Args, Communication, Fn, Kwargs
+from unisono._src.strategies.reductions import Destinations
 from unisono._src.values import distributed
+
+if TYPE_CHECKING:
+    # Named in signatures only: the container imports this module, and the input
+    # modules are loaded when a program reads data.
+    from unisono._src.input.api.distributed_dataset import DistributedDataset
+    from unisono._src.input.distribution.dataset_functions import InputContext
+    from unisono._src.input.distribution.input_options import InputOptions
+    from unisono._src.strategies.base import Strategy
+
+# Where state that belongs to no single variable goes: names of devices, or a variable
+# on whose devices it is.
+NonSlotDevices: TypeAlias = Sequence[str] | Variable
 
 
 def _not_implemented_error() -> NotImplementedError:
@@ -61,17 +77,17 @@ class StrategyExtended(ProcessBound):
 
     experimental_enable_get_next_as_optional = True
     _instead = "Make a strategy in each process."
-    _placement: Any = None
-    _reduced_at: Any = None
+    _placement: storage.Placement | None = None
+    _reduced_at: object = None
     _copies: int | None = None
     _has_static_shapes = False
-    _keep_local: Callable[[Any], Any] | None = None
+    _keep_local: Callable[[object], object] | None = None
 
-    def __init__(self, container_strategy: Any) -> None:
+    def __init__(self, container_strategy: Strategy) -> None:
         # Weak, so that the two do not keep each other alive.
         self._container_ref = weakref.ref(container_strategy)
 
-    def _container_strategy(self) -> Any:
+    def _container_strategy(self) -> Strategy:
         container = self._container_ref()
         if container is None:
             raise RuntimeError(
@@ -87,45 +103,54 @@ class StrategyExtended(ProcessBound):
         raise _not_implemented_error()
 
     @abc.abstractmethod
-    def _call_for_each_replica(self, fn: Any, args: Any, kwargs: Any) -> Any:
+    def _call_for_each_replica(self, fn: Fn, args: Args, kwargs: Kwargs) -> object:
         raise _not_implemented_error()
 
     @abc.abstractmethod
-    def _reduce_to(self, op: Any, value: Any, destinations: Any, options: Any) -> Any:
+    def _reduce_to(
+        self, op: ReduceOp, value: object, destinations: object, options: Communication
+    ) -> Any:
         raise _not_implemented_error()
 
-    def _reduce(self, op: options.ReduceOp, value: Any) -> Any:
+    def _reduce(self, op: options.ReduceOp, value: object) -> Any:
         where = self._reduced_at or self.worker_devices[0]
         return self._reduce_to(op, value, where, None)
 
-    def _batch_reduce_to(self, op: Any, pairs: Any, options: Any) -> list[Any]:
+    def _batch_reduce_to(
+        self,
+        op: options.ReduceOp,
+        pairs: Sequence[tuple[object, Destinations]],
+        options: Communication,
+    ) -> list[Any]:
         return [self._reduce_to(op, v, d, options) for v, d in pairs]
 
     @abc.abstractmethod
-    def _broadcast_to(self, tensor: Any, destinations: Any) -> Any:
+    def _broadcast_to(self, tensor: object, destinations: Destinations) -> object:
         raise _not_implemented_error()
 
     @abc.abstractmethod
-    def _gather(self, value: Any, axis: int) -> Any:
+    def _gather(self, value: object, axis: int) -> object:
         raise _not_implemented_error()
 
     @abc.abstractmethod
-    def _update(self, var: Any, fn: Any, args: Any, kwargs: Any, group: bool) -> Any:
+    def _update(
+        self, var: Variable, fn: Fn, args: Args, kwargs: Kwargs, group: bool
+    ) -> object:
         raise _not_implemented_error()
 
     def _update_together(
-        self, var: Any, fn: Any, args: Any, kwargs: Any, group: bool
-    ) -> Any:
+        self, var: Variable, fn: Fn, args: Args, kwargs: Kwargs, group: bool
+    ) -> object:
         """Does `_update` when all replicas have called it at the same time."""
         return self._update(var, fn, args, kwargs, group)
 
     @abc.abstractmethod
     def _update_non_slot(
-        self, colocate_with: Any, fn: Any, args: Any, kwargs: Any, group: bool
-    ) -> Any:
+        self, colocate_with: object, fn: Fn, args: Args, kwargs: Kwargs, group: bool
+    ) -> object:
         raise _not_implemented_error()
 
-    def _local_results(self, value: Any) -> tuple[Any, ...]:
+    def _local_results(self, value: object) -> tuple[object, ...]:
         if self._copies is None:
             return (value,)
         if self._keep_local is not None:
@@ -141,7 +166,7 @@ class StrategyExtended(ProcessBound):
             if isinstance(x, distributed.DistributedValues)
         }
 
-        def take_part(index: int) -> Any:
+        def take_part(index: int) -> object:
             return nest.map_structure(
                 lambda x: per_leaf[id(x)][index] if id(x) in per_leaf else x, value
             )
@@ -149,18 +174,26 @@ class StrategyExtended(ProcessBound):
         return tuple(take_part(i) for i in range(self._copies))
 
     @abc.abstractmethod
-    def _values_from_function(self, value_fn: Callable[[Any], Any]) -> Any:
+    def _values_from_function(
+        self, value_fn: Callable[[function_contexts.ValueContext], object]
+    ) -> object:
         raise _not_implemented_error()
 
     @abc.abstractmethod
-    def _distribute_dataset(self, dataset: Any, options: Any) -> Any:
+    def _distribute_dataset(
+        self, dataset: object, options: InputOptions | None
+    ) -> DistributedDataset:
         raise _not_implemented_error()
 
     @abc.abstractmethod
-    def _distribute_from_function(self, dataset_fn: Any, options: Any) -> Any:
+    def _distribute_from_function(
+        self,
+        dataset_fn: Callable[[InputContext], object],
+        options: InputOptions | None,
+    ) -> DistributedDataset:
         raise _not_implemented_error()
 
-    def _copy_for(self, container: Any) -> StrategyExtended:
+    def _copy_for(self, container: Strategy) -> StrategyExtended:
         """Returns a copy that belongs to another strategy."""
         made: StrategyExtended = copy.copy(self)
         made._container_ref = weakref.ref(container)
@@ -172,13 +205,12 @@ class StrategyExtended(ProcessBound):
     def _get_local_replica_id(self, replica_id: int) -> int:
         if self._placement is None:
             return replica_id
-        position: int = self._placement.topology.position(replica_id)
-        return position
+        return self._placement.topology.position(replica_id)
 
     # Data.
 
     def experimental_make_numpy_dataset(
-        self, numpy_input: Any, session: object = None
+        self, numpy_input: object, session: object = None
     ) -> pipelines.dataset.Dataset:
         """Makes a dataset of the rows of arrays, to be batched and distributed.
 
@@ -283,7 +315,7 @@ class StrategyExtended(ProcessBound):
     # Values and variables.
 
     @abc.abstractmethod
-    def value_container(self, value: Any) -> Any:
+    def value_container(self, value: object) -> Any:
         """Returns the variable that a copy belongs to, and other values as they are.
 
         >>> import unisono
@@ -314,7 +346,7 @@ class StrategyExtended(ProcessBound):
         raise _not_implemented_error()
 
     @abc.abstractmethod
-    def non_slot_devices(self, var_list: Sequence[Any]) -> Any:
+    def non_slot_devices(self, var_list: Sequence[Variable]) -> NonSlotDevices:
         """Returns where state that belongs to no single variable should go.
 
         Args:
@@ -346,7 +378,7 @@ class StrategyExtended(ProcessBound):
         return getattr(v, "distribute_strategy", self) is owner
 
     def colocate_vars_with(
-        self, colocate_with_variable: Any
+        self, colocate_with_variable: NonSlotDevices
     ) -> contextlib.AbstractContextManager[object]:
         """Returns a block whose new variables share the devices of another variable.
 
@@ -391,8 +423,8 @@ class StrategyExtended(ProcessBound):
     def reduce_to(
         self,
         reduce_op: options.ReduceOp | options.VariableAggregation | str,
-        value: Any,
-        destinations: Any,
+        value: object,
+        destinations: Destinations,
         options: options.CommunicationOptions | None = None,
     ) -> Any:
         """Combines a per-replica value and puts the result on the destinations.
@@ -426,7 +458,7 @@ class StrategyExtended(ProcessBound):
     def batch_reduce_to(
         self,
         reduce_op: options.ReduceOp | options.VariableAggregation | str,
-        value_destination_pairs: Sequence[tuple[Any, Any]],
+        value_destination_pairs: Sequence[tuple[object, Destinations]],
         options: options.CommunicationOptions | None = None,
     ) -> list[Any]:
         """Combines several per-replica values, each as `reduce_to` does.
@@ -449,9 +481,9 @@ class StrategyExtended(ProcessBound):
         """
         call_context.require_cross_replica(self._container_strategy())
         op = _parse_op(reduce_op)
-        return self._batch_reduce_to(op, value_destination_pairs, options)
+        return self._batch_reduce_to(op, list(value_destination_pairs), options)
 
-    def broadcast_to(self, tensor: Any, destinations: Any) -> Any:
+    def broadcast_to(self, tensor: object, destinations: Destinations) -> Any:
         """Copies one value to the devices of `destinations`.
 
         Args:
@@ -483,9 +515,9 @@ class StrategyExtended(ProcessBound):
 
     def call_for_each_replica(
         self,
-        fn: Callable[..., Any],
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
+        fn: Callable[..., object],
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
     ) -> Any:
         """Calls `fn` once per replica, as `Strategy.run` does.
 
@@ -519,10 +551,10 @@ class StrategyExtended(ProcessBound):
 
     def update(
         self,
-        var: Any,
-        fn: Callable[..., Any],
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
+        var: Variable,
+        fn: Callable[..., object],
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
         group: bool = True,
     ) -> Any:
         """Calls `fn` with each copy of `var` to change it.
@@ -568,10 +600,10 @@ class StrategyExtended(ProcessBound):
 
     def update_non_slot(
         self,
-        colocate_with: Any,
-        fn: Callable[..., Any],
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
+        colocate_with: NonSlotDevices,
+        fn: Callable[..., object],
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
         group: bool = True,
     ) -> Any:
         """Calls `fn` once for each device of `colocate_with`.
@@ -606,11 +638,11 @@ class StrategyExtended(ProcessBound):
 
     def experimental_run_steps_on_iterator(
         self,
-        fn: Callable[..., Any],
-        iterator: Any,
+        fn: Callable[[function_contexts.MultiStepContext, Any], object],
+        iterator: Iterator[object],
         iterations: int = 1,
-        initial_loop_values: dict[str, Any] | None = None,
-    ) -> multistep.MultiStepContext:
+        initial_loop_values: Mapping[str, object] | None = None,
+    ) -> function_contexts.MultiStepContext:
         """Calls ``fn(context, inputs)`` for the next `iterations` inputs.
 
         Args:
@@ -637,7 +669,9 @@ class StrategyExtended(ProcessBound):
         strategy = self._container_strategy()
         call_context.require_cross_replica(strategy)
         with call_context.scope_of(strategy):
-            return multistep.run_steps(fn, iterator, iterations, initial_loop_values)
+            return function_contexts.run_steps(
+                fn, iterator, iterations, initial_loop_values
+            )
 
 
 # `options` is the name of a parameter above, so the function has a name of its own.

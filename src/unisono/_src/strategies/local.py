@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import abc
-from typing import Any
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import jax
 
 from unisono._src import input as pipelines
 from unisono._src.execution import contexts
 from unisono._src.foundation import ambient
+from unisono._src.foundation.options import ReduceOp
 from unisono._src.machines.topology import Topology
 from unisono._src.state import storage
-from unisono._src.strategies import extended, updates, value_context
+from unisono._src.state.variables import Variable
+from unisono._src.strategies import extended, function_contexts, updates
+from unisono._src.strategies.call_context import Args, Communication, Fn, Kwargs
 from unisono._src.values import distributed, ports
+
+if TYPE_CHECKING:
+    from unisono._src.input.api.distributed_dataset import DistributedDataset
+    from unisono._src.input.distribution.dataset_functions import InputContext
+    from unisono._src.input.distribution.input_options import InputOptions
+    from unisono._src.strategies.base import Strategy
+
+_Tree = TypeVar("_Tree")
 
 
 def home_placement(
-    strategy: Any, topology: Topology, kind: storage.Policy, above: int | None = None
+    strategy: Strategy,
+    topology: Topology,
+    kind: storage.Policy,
+    above: int | None = None,
 ) -> storage.Placement:
     """Returns a placement whose parameter device is this process's first device.
 
@@ -44,7 +62,7 @@ class LocalExtended(extended.StrategyExtended, abc.ABC):
     _topology: Topology
 
     def __init__(
-        self, container_strategy: Any, placement: storage.Placement | None = None
+        self, container_strategy: Strategy, placement: storage.Placement | None = None
     ) -> None:
         super().__init__(container_strategy)
         self._placement = placement
@@ -52,18 +70,26 @@ class LocalExtended(extended.StrategyExtended, abc.ABC):
             self._topology = placement.topology
         self._is_chief = placement is None or placement.topology.worker == 0
 
-    def _distribute_dataset(self, dataset: Any, options: Any) -> Any:
+    def _distribute_dataset(
+        self, dataset: object, options: InputOptions | None
+    ) -> DistributedDataset:
         if self._placement is None:
-            return dataset
+            # As it is: there is nobody to share it with.
+            return cast("DistributedDataset", dataset)
         owner = self._container_strategy()
         return pipelines.distributed_dataset.DistributedBatches(
             dataset, self._topology, options, owner
         )
 
-    def _distribute_from_function(self, dataset_fn: Any, options: Any) -> Any:
+    def _distribute_from_function(
+        self,
+        dataset_fn: Callable[[InputContext], object],
+        options: InputOptions | None,
+    ) -> DistributedDataset:
         if self._placement is None:
             alone = pipelines.dataset_functions.InputContext()
-            return pipelines.dataset_functions.call_dataset_fn(dataset_fn, alone)
+            made = pipelines.dataset_functions.call_dataset_fn(dataset_fn, alone)
+            return cast("DistributedDataset", made)
         owner = self._container_strategy()
         made = pipelines.distributed_dataset.DistributedDatasetsFromFunction(
             dataset_fn, self._topology, options, owner
@@ -95,7 +121,7 @@ class SingleExtended(LocalExtended, abc.ABC):
     _reduced_at = "the replica"
 
     @abc.abstractmethod
-    def _enter(self, **changes: Any) -> Any:
+    def _enter(self, **changes: object) -> AbstractContextManager[object]:
         """Returns a context manager for code that runs for this strategy.
 
         Args:
@@ -106,7 +132,7 @@ class SingleExtended(LocalExtended, abc.ABC):
     def _num_replicas_in_sync(self) -> int:
         return 1
 
-    def _call_for_each_replica(self, fn: Any, args: Any, kwargs: Any) -> Any:
+    def _call_for_each_replica(self, fn: Fn, args: Args, kwargs: Kwargs) -> object:
         port = ports.Solo()
         strategy = self._container_strategy()
         context = contexts.context_of_replica(strategy, 0, port)
@@ -116,41 +142,47 @@ class SingleExtended(LocalExtended, abc.ABC):
             return fn(*args, **kwargs)
 
     @abc.abstractmethod
-    def _place(self, tree: Any) -> Any:
+    def _place(self, tree: _Tree) -> _Tree:
         """Puts arguments on the device of the replica."""
 
-    def _reduce_to(self, op: Any, value: Any, destinations: Any, options: Any) -> Any:
+    def _reduce_to(
+        self, op: ReduceOp, value: object, destinations: object, options: Communication
+    ) -> Any:
         return value
 
-    def _gather(self, value: Any, axis: int) -> Any:
+    def _gather(self, value: object, axis: int) -> object:
         return value
 
-    def _broadcast_to(self, tensor: Any, destinations: Any) -> Any:
+    def _broadcast_to(self, tensor: object, destinations: object) -> object:
         return tensor
 
-    def _update(self, var: Any, fn: Any, args: Any, kwargs: Any, group: bool) -> Any:
+    def _update(
+        self, var: Variable, fn: Fn, args: Args, kwargs: Kwargs, group: bool
+    ) -> object:
         # One copy: the variable itself is the first argument.
         return self._update_non_slot(var, fn, (var, *args), kwargs, group)
 
     def _update_non_slot(
-        self, colocate_with: Any, fn: Any, args: Any, kwargs: Any, group: bool
-    ) -> Any:
+        self, colocate_with: object, fn: Fn, args: Args, kwargs: Kwargs, group: bool
+    ) -> object:
         with self._enter(mode=ambient.UPDATE, replica=None, port=None):
             result = fn(*args, **kwargs)
         return updates.single_result(result, group)
 
-    def _values_from_function(self, value_fn: Any) -> Any:
-        return value_fn(value_context.ValueContext())
+    def _values_from_function(
+        self, value_fn: Callable[[function_contexts.ValueContext], object]
+    ) -> object:
+        return value_fn(function_contexts.ValueContext())
 
     @property
     def experimental_between_graph(self) -> bool:
         """Whether each worker builds a program of its own; False here."""
         return False
 
-    def value_container(self, value: Any) -> Any:
+    def value_container(self, value: object) -> Any:
         """Returns `value`: variables of one replica have no copies."""
         return value
 
-    def read_var(self, v: Any) -> Any:
+    def read_var(self, v: Variable) -> jax.Array:
         """Returns the value of a variable."""
         return v.read_value()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any, final
+from typing import TypeVar, final
 
 import jax
 
@@ -12,8 +12,11 @@ from unisono._src.foundation import ambient, nest
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames, storage
+from unisono._src.state.variables import Variable
 from unisono._src.strategies import base, local
 from unisono._src.values import collectives
+
+_Tree = TypeVar("_Tree")
 
 
 @final
@@ -21,7 +24,7 @@ class _OneDeviceExtended(local.SingleExtended):
     """The methods of one replica on a given device; aggregation has no effect."""
 
     @contextlib.contextmanager
-    def _enter(self, **changes: Any) -> Iterator[None]:
+    def _enter(self, **changes: object) -> Iterator[None]:
         with ambient.push(copy=0, **changes):
             # A program is compiled for its device, so no default is needed.
             if frames.frame().is_compiled:
@@ -30,11 +33,14 @@ class _OneDeviceExtended(local.SingleExtended):
                 with jax.default_device(self._topology.devices[0]):
                     yield
 
-    def _place(self, tree: Any) -> Any:
+    def _place(self, tree: _Tree) -> _Tree:
         if frames.frame().is_compiled:
             return tree
         device = self._topology.devices[0]
-        return nest.map_structure(lambda x: collectives.move_committed(x, device), tree)
+        placed: _Tree = nest.map_structure(
+            lambda x: collectives.move_committed(x, device), tree
+        )
+        return placed
 
     @property
     def worker_devices(self) -> Sequence[str]:
@@ -46,7 +52,7 @@ class _OneDeviceExtended(local.SingleExtended):
         """The name of the device that holds variables."""
         return self._topology.names
 
-    def non_slot_devices(self, var_list: Sequence[Any]) -> Any:
+    def non_slot_devices(self, var_list: Sequence[Variable]) -> Sequence[str]:
         """Returns the name of the device, for any variables."""
         return self._topology.names
 

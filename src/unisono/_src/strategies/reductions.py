@@ -1,9 +1,11 @@
-"""Combines one value over the replicas of a topology, wherever its parts are."""
+"""Combines one value over the replicas of a topology, and puts it on its devices."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from typing import Any
+import operator
+from typing import TypeAlias, TypeGuard, TypeVar, final
 
 import jax
 import numpy as np
@@ -11,16 +13,90 @@ import numpy as np
 from unisono._src.execution import lockstep
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import ReduceOp
+from unisono._src.machines import devices
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames, reading, variables
 from unisono._src.state.storage import Cell
-from unisono._src.strategies import destinations
-from unisono._src.values import collectives, distributed
+from unisono._src.values import collectives, distributed, jax_tapes
+
+_Value = TypeVar("_Value")
+
+Destinations: TypeAlias = (
+    str | distributed.DistributedValues | variables.Variable | jax.Array
+)
 
 
-def reduce(
-    topology: Topology, op: ReduceOp, value: Any, target: destinations.Target
-) -> Any:
+@final
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A device, or all devices of a topology.
+
+    Attributes:
+        device: the device; None leaves the result where it is.
+        topology: the replicas whose devices all get a copy; None for one device.
+    """
+
+    device: jax.Device | None
+    topology: Topology | None = None
+
+    def deliver(self, value: _Value) -> _Value | distributed.Mirrored:
+        """Puts `value` there; returns an array, or a `Mirrored` on several devices."""
+        traced = jax_tapes.has_tracer(value)
+        if self.topology is None or self.topology.replicas == 1:
+            device = self.device
+            if self.topology is not None:
+                device = self.topology.devices[0]
+            placed: _Value = collectives.place(value, device)
+            return placed
+        # A program places its values itself.
+        if not traced:
+            value = jax.tree.map(self.topology.spread, value)
+        return distributed.Mirrored.of(value, self.topology.replicas)
+
+
+def parse_destination(where: object, topology: Topology | None = None) -> Target:
+    """Returns the target that a `destinations` argument names.
+
+    Args:
+        where: a device name, a value or a variable.
+        topology: the replicas of the strategy; needed for a distributed value only.
+
+    Raises:
+        AssertionError: `where` is a list or tuple.
+        AttributeError: `where` has no device.
+        ValueError: `where` is an empty device name.
+    """
+    if isinstance(where, (list, tuple)):
+        raise AssertionError(
+            "destinations must be one device name, value or variable, received the "
+            f"{type(where).__name__} {where!r}."
+        )
+    if isinstance(where, str):
+        if not where:
+            raise ValueError("destinations can not be empty")
+        return Target(devices.resolve([where])[1][0])
+    if isinstance(where, distributed.DistributedValues):
+        return Target(None, topology)
+    cell = getattr(where, "state_cell", None)
+    if cell is not None:
+        # A plain variable is where its strategy has put it, or else where its array is.
+        return Target(cell.parameter_device or _device_of(cell.array))
+    if isinstance(where, jax.Array):
+        return Target(_device_of(where))
+    raise AttributeError(
+        f"'{type(where).__name__}' object has no attribute 'device': destinations must "
+        "be a device name, a value or a variable."
+    )
+
+
+def _device_of(array: jax.Array) -> jax.Device | None:
+    """Returns the first device of an array; None for one of a program."""
+    if jax_tapes.is_traced(array):
+        return None
+    return min(array.sharding.device_set, key=operator.attrgetter("id"))
+
+
+def reduce(topology: Topology, op: ReduceOp, value: object, target: Target) -> object:
     """Returns one leaf of a structure, combined over the replicas, on its target.
 
     Raises:
@@ -49,7 +125,7 @@ def reduce(
     return target.deliver(_reduce_per_replica(topology, op, value))
 
 
-def _reduce_cell(topology: Topology, op: ReduceOp, cell: Cell) -> Any:
+def _reduce_cell(topology: Topology, op: ReduceOp, cell: Cell) -> object:
     """Combines the replicas' values of a sync-on-read variable."""
     source, port = frames.frame(), ambient.current().port
     if cell.copies == 1:
@@ -63,7 +139,7 @@ def _reduce_cell(topology: Topology, op: ReduceOp, cell: Cell) -> Any:
     return collectives.reduce_parts(op, parts, _result_device(topology))
 
 
-def _reduce_workers(topology: Topology, op: ReduceOp, value: Any) -> Any:
+def _reduce_workers(topology: Topology, op: ReduceOp, value: object) -> object:
     """Combines the plain values of all workers, one for each worker."""
     # Several replicas here have the value in common: its sum is refused, as it is in
     # one process.
@@ -82,7 +158,9 @@ def _reduce_workers(topology: Topology, op: ReduceOp, value: Any) -> Any:
     return collectives.apply_over_workers(value, lambda x: combine(x, count), topology)
 
 
-def _reduce_per_replica(topology: Topology, op: ReduceOp, value: Any) -> Any:
+def _reduce_per_replica(
+    topology: Topology, op: ReduceOp, value: distributed.PerReplica
+) -> object:
     """Combines the parts of a per-replica value."""
     count = topology.replicas
     if value.local is not None:
@@ -105,7 +183,7 @@ def _result_device(topology: Topology) -> jax.Device | None:
     return None if frames.frame().is_compiled else topology.home
 
 
-def gather(topology: Topology, value: Any, axis: int) -> Any:
+def gather(topology: Topology, value: object, axis: int) -> object:
     """Returns one leaf of a structure, concatenated over the replicas."""
     if not isinstance(value, distributed.DistributedValues):
         return _gather_workers(topology, value, axis)
@@ -125,34 +203,34 @@ def gather(topology: Topology, value: Any, axis: int) -> Any:
     return collectives.gather_parts(every, axis, _result_device(topology))
 
 
-def _gather_workers(topology: Topology, value: Any, axis: int) -> Any:
+def _gather_workers(topology: Topology, value: object, axis: int) -> object:
     """Gathers a plain value of each worker, if a worker has one replica only."""
     if not topology.is_spread or topology.copies > 1:
         return value
-    value = collectives.as_array(read_plain(value))
-    collectives.check_gather(value.shape, axis)
+    array = collectives.as_array(read_plain(value))
+    collectives.check_gather(array.shape, axis)
     if not frames.frame().is_compiled:
-        every = collectives.all_parts([value], topology, "gather")
+        every = collectives.all_parts([array], topology, "gather")
         return collectives.gather_parts(every, axis, _result_device(topology))
     frames.frame().note_topology(topology)
     combine = functools.partial(collectives.gather_local, axis=axis)
-    return collectives.apply_over_workers(value, combine, topology)
+    return collectives.apply_over_workers(array, combine, topology)
 
 
-def _is_on_read(value: Any) -> bool:
+def _is_on_read(value: object) -> TypeGuard[variables.SyncOnReadVariable]:
     return isinstance(value, variables.SyncOnReadVariable)
 
 
-def _is_numpy(tree: Any) -> bool:
+def _is_numpy(tree: object) -> bool:
     return all(isinstance(x, np.ndarray) for x in jax.tree.leaves(tree))
 
 
-def read_plain(value: Any) -> Any:
+def read_plain(value: object) -> object:
     """Returns the value of a variable, and anything else as it is."""
     return reading.read(value) if hasattr(value, "state_cell") else value
 
 
-def _reduce_plain(op: ReduceOp, value: Any, replicas: int) -> Any:
+def _reduce_plain(op: ReduceOp, value: object, replicas: int) -> object:
     """Reduces a value that is not distributed: all replicas have the same object.
 
     Raises:

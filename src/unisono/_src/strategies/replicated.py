@@ -14,32 +14,37 @@ import itertools
 import logging
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, TypeGuard, final
 
 import jax
 
 from unisono._src.execution import contexts, lockstep, merging, spmd
 from unisono._src.foundation import ambient, nest, options
-from unisono._src.machines.topology import AXIS
+from unisono._src.foundation.options import ReduceOp
+from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.state import frames, storage
 from unisono._src.state.storage import Policy
-from unisono._src.strategies import (
-    destinations,
-    local,
-    reductions,
-    updates,
-    value_context,
-    worker_results,
+from unisono._src.state.variables import (
+    MirroredVariable,
+    SyncOnReadVariable,
+    Variable,
 )
+from unisono._src.strategies import function_contexts, local, reductions, updates
+from unisono._src.strategies.call_context import Args, Communication, Fn, Kwargs
 from unisono._src.strategies.cross_device_ops import CrossDeviceOps
+from unisono._src.strategies.extended import NonSlotDevices
 from unisono._src.values import (
     collectives,
     distributed,
     gradient_packing,
     jax_tapes,
     ports,
+    worker_rows,
 )
 from unisono._src.values.array_operators import StandsForArray
+
+if TYPE_CHECKING:
+    from unisono._src.strategies.base import Strategy
 
 _log = logging.getLogger("unisono")
 
@@ -56,10 +61,11 @@ class Replicated(local.LocalExtended, abc.ABC):
     """
 
     _placement: storage.Placement
+    _reduced_at: reductions.Target
 
     def __init__(
         self,
-        container_strategy: Any,
+        container_strategy: Strategy,
         placement: storage.Placement,
         communication: options.CommunicationOptions | None = None,
     ) -> None:
@@ -69,12 +75,10 @@ class Replicated(local.LocalExtended, abc.ABC):
         self._cross_device_ops: CrossDeviceOps | None = placement.ops
         self._copies = self._topology.copies
         # Parsed once: `Strategy.reduce` asks for it at every call.
-        self._reduced_at = destinations.device_target(self._topology.home)
+        self._reduced_at = reductions.Target(self._topology.home)
         self._is_central = placement.kind is Policy.CENTRAL
         if self._topology.is_spread:
-            self._keep_local = functools.partial(
-                worker_results.keep_local, self._topology
-            )
+            self._keep_local = functools.partial(_keep_local, self._topology)
 
     @property
     def _num_replicas_in_sync(self) -> int:
@@ -82,7 +86,7 @@ class Replicated(local.LocalExtended, abc.ABC):
 
     # Running.
 
-    def _call_for_each_replica(self, fn: Any, args: Any, kwargs: Any) -> Any:
+    def _call_for_each_replica(self, fn: Fn, args: Args, kwargs: Kwargs) -> object:
         frame = ambient.current()
         if frame.port is not None and frame.port.is_spmd:
             # In a merge_call of a program that every device runs for its own replica.
@@ -101,7 +105,7 @@ class Replicated(local.LocalExtended, abc.ABC):
                 _log.info("Replicas run in turn: %s", reason)
         return self._run_lockstep(fn, args, kwargs)
 
-    def _is_even(self, tree: Any) -> bool:
+    def _is_even(self, tree: object) -> bool:
         """Whether the parts of every per-replica value have the same shape."""
         return all(
             x.stacked(self._topology) is not None or x.local is not None
@@ -109,7 +113,7 @@ class Replicated(local.LocalExtended, abc.ABC):
             if _is_per_replica(x)
         )
 
-    def _run_alone(self, fn: Any, args: Any, kwargs: Any) -> Any:
+    def _run_alone(self, fn: Fn, args: Args, kwargs: Kwargs) -> object:
         """Calls `fn` for the only replica."""
         own = distributed.unwrap((args, kwargs), 0, 1)
         if self._topology.spans and frames.frame().is_compiled:
@@ -136,7 +140,9 @@ class Replicated(local.LocalExtended, abc.ABC):
             with jax.default_device(self._topology.devices[index]):
                 yield
 
-    def _run_nested(self, port: Any, fn: Any, args: Any, kwargs: Any) -> Any:
+    def _run_nested(
+        self, port: ports.SpmdPort, fn: Fn, args: Args, kwargs: Kwargs
+    ) -> object:
         """Calls `fn` for the own replica, in a merge_call of an SPMD program."""
         args, kwargs = merging.own_parts((args, kwargs))
         index = jax.lax.axis_index(AXIS)
@@ -144,7 +150,7 @@ class Replicated(local.LocalExtended, abc.ABC):
             result = fn(*args, **kwargs)
         return merging.group_replica_values(result, port)
 
-    def _run_lockstep(self, fn: Any, args: Any, kwargs: Any) -> Any:
+    def _run_lockstep(self, fn: Fn, args: Args, kwargs: Kwargs) -> object:
         """Calls `fn` for one replica after the other; they meet at collectives."""
         turns = lockstep.replicas_in_turn(self._topology)
         if self._is_traced_by_workers():
@@ -165,8 +171,8 @@ class Replicated(local.LocalExtended, abc.ABC):
         return distributed.regroup(results, self._make_per_replica)
 
     def _call_of(
-        self, index: int, fn: Any, args: Any, kwargs: Any
-    ) -> Callable[[], Any]:
+        self, index: int, fn: Fn, args: Args, kwargs: Kwargs
+    ) -> Callable[[], object]:
         """Returns the call of `fn` that one of the replicas makes in its turn."""
         own = distributed.unwrap((args, kwargs), index, self._topology.replicas)
         if not frames.frame().is_compiled:
@@ -180,27 +186,36 @@ class Replicated(local.LocalExtended, abc.ABC):
         return lambda: fn(*own_args, **own_kwargs)
 
     @property
-    def _make_per_replica(self) -> Callable[[Sequence[Any]], distributed.PerReplica]:
+    def _make_per_replica(self) -> Callable[[Sequence[object]], distributed.PerReplica]:
         return functools.partial(distributed.PerReplica, topology=self._topology)
 
     # Reducing.
 
-    def _reduce_to(self, op: Any, value: Any, destinations_: Any, options: Any) -> Any:
+    def _reduce_to(
+        self, op: ReduceOp, value: object, destinations: object, options: Communication
+    ) -> Any:
         if self._cross_device_ops is not None:
-            return self._reduce_by_program(op, value, destinations_, options)
-        target = destinations_
+            return self._reduce_by_program(
+                self._cross_device_ops, op, value, destinations, options
+            )
         # `_reduced_at` is a parsed target; see `Strategy.reduce`, which asks for it.
-        if target is not self._reduced_at:
-            target = self._target(destinations_)
+        is_parsed = destinations is self._reduced_at
+        target = self._reduced_at if is_parsed else self._target(destinations)
         return nest.map_structure(
             lambda x: reductions.reduce(self._topology, op, x, target), value
         )
 
-    def _reduce_by_program(self, op: Any, value: Any, where: Any, options: Any) -> Any:
+    def _reduce_by_program(
+        self,
+        ops: CrossDeviceOps,
+        op: options.ReduceOp,
+        value: object,
+        where: Any,
+        options: Communication,
+    ) -> object:
         """Combines per-replica leaves by code of the program, the others as usual."""
         if where is self._reduced_at:
             where = self._topology.local_names[0]
-        ops: Any = self._cross_device_ops
         return nest.map_structure(
             lambda x: (
                 ops.reduce(op, x, where, options)
@@ -210,21 +225,30 @@ class Replicated(local.LocalExtended, abc.ABC):
             value,
         )
 
-    def _batch_reduce_to(self, op: Any, pairs: Any, options: Any) -> list[Any]:
-        pairs = list(pairs)
+    def _batch_reduce_to(
+        self,
+        op: options.ReduceOp,
+        pairs: Sequence[tuple[object, reductions.Destinations]],
+        options: Communication,
+    ) -> list[Any]:
         if self._cross_device_ops is not None:
-            if all(_is_per_replica(value) for value, _ in pairs):
-                return list(self._cross_device_ops.batch_reduce(op, pairs, options))
+            given = [(v, d) for v, d in pairs if _is_per_replica(v)]
+            if len(given) == len(pairs):
+                return list(self._cross_device_ops.batch_reduce(op, given, options))
             return super()._batch_reduce_to(op, pairs, options)
         # Only a replica's own dense arrays can share a buffer.
-        own = [i for i, (value, _) in enumerate(pairs) if _is_own_array(value)]
+        own = {
+            i: value.local
+            for i, (value, _) in enumerate(pairs)
+            if _is_per_replica(value) and isinstance(value.local, jax.Array)
+        }
         # Packing joins many small all-reduces into few large ones
         # (docs/decisions/0019).
         if len(own) < 2 or not gradient_packing.is_worthwhile(self._topology):
             return super()._batch_reduce_to(op, pairs, options)
         totals = gradient_packing.reduce_together(
             op,
-            [pairs[i][0].local for i in own],
+            list(own.values()),
             self._topology.replicas,
             self._placement.communication.merge(options).bytes_per_pack,
         )
@@ -236,11 +260,11 @@ class Replicated(local.LocalExtended, abc.ABC):
             for i, (value, d) in enumerate(pairs)
         ]
 
-    def _target(self, where: Any) -> Any:
-        return destinations.parse(where, self._topology, self._is_central)
+    def _target(self, where: object) -> reductions.Target:
+        return reductions.parse_destination(where, self._topology)
 
-    def _gather(self, value: Any, axis: int) -> Any:
-        def gather_leaf(x: Any) -> Any:
+    def _gather(self, value: object, axis: int) -> object:
+        def gather_leaf(x: object) -> object:
             if self._cross_device_ops is not None and _is_per_replica(x):
                 where = self._topology.local_names[0]
                 return self._cross_device_ops.gather(x, where, axis)
@@ -248,18 +272,22 @@ class Replicated(local.LocalExtended, abc.ABC):
 
         return nest.map_structure(gather_leaf, value)
 
-    def _broadcast_to(self, tensor: Any, destinations_: Any) -> Any:
+    def _broadcast_to(
+        self, tensor: object, destinations: reductions.Destinations
+    ) -> object:
         if isinstance(tensor, (int, float, distributed.PerReplica)):
             return tensor
-        target = destinations.parse(destinations_, self._topology, self._is_central)
+        target = self._target(destinations)
         plain = collectives.as_array(reductions.read_plain(tensor))
         if self._cross_device_ops is not None:
-            return self._cross_device_ops.broadcast(plain, destinations_)
+            return self._cross_device_ops.broadcast(plain, destinations)
         return target.deliver(plain)
 
-    def _values_from_function(self, value_fn: Any) -> Any:
+    def _values_from_function(
+        self, value_fn: Callable[[function_contexts.ValueContext], object]
+    ) -> object:
         count = self._topology.replicas
-        every = [value_context.ValueContext(i, count) for i in range(count)]
+        every = [function_contexts.ValueContext(i, count) for i in range(count)]
         own = [every[i] for i in self._topology.local]
         if not self._is_traced_by_workers():
             made = [value_fn(c) for c in own]
@@ -280,16 +308,16 @@ class Replicated(local.LocalExtended, abc.ABC):
 
     def _update(
         self,
-        var: Any,
-        fn: Any,
-        args: Any,
-        kwargs: Any,
+        var: Variable,
+        fn: Fn,
+        args: Args,
+        kwargs: Kwargs,
         group: bool,
         in_turns: bool = False,
-    ) -> Any:
+    ) -> object:
         if self._is_central:
             return self._update_central(var, fn, args, kwargs, group)
-        if not isinstance(var, distributed.DistributedValues):
+        if not isinstance(var, (MirroredVariable, SyncOnReadVariable)):
             raise AssertionError(
                 "update expects a variable made in the scope of a mirrored strategy, "
                 f"received {var!r}."
@@ -297,15 +325,15 @@ class Replicated(local.LocalExtended, abc.ABC):
         return updates.update(self._topology, var, fn, args, kwargs, group, in_turns)
 
     def _update_together(
-        self, var: Any, fn: Any, args: Any, kwargs: Any, group: bool
-    ) -> Any:
+        self, var: Variable, fn: Fn, args: Args, kwargs: Kwargs, group: bool
+    ) -> object:
         return self._update(var, fn, args, kwargs, group, in_turns=True)
 
     def _update_central(
-        self, var: Any, fn: Any, args: Any, kwargs: Any, group: Any
-    ) -> Any:
+        self, var: Variable, fn: Fn, args: Args, kwargs: Kwargs, group: bool
+    ) -> object:
         # There is one copy of the variable, so it gets the first replica's values.
-        def first(x: Any) -> Any:
+        def first(x: object) -> object:
             if isinstance(x, distributed.PerReplica) and x.local is not None:
                 return collectives.pick_local(x.local, 0)
             return (
@@ -320,8 +348,8 @@ class Replicated(local.LocalExtended, abc.ABC):
         return updates.single_result(result, group)
 
     def _update_non_slot(
-        self, colocate_with: Any, fn: Any, args: Any, kwargs: Any, group: bool
-    ) -> Any:
+        self, colocate_with: object, fn: Fn, args: Args, kwargs: Kwargs, group: bool
+    ) -> object:
         if self._is_central:
             with ambient.push(mode=ambient.UPDATE, replica=None, copy=0):
                 result = fn(*args, **kwargs)
@@ -353,12 +381,12 @@ class Replicated(local.LocalExtended, abc.ABC):
             return (self._placement.parameter_name,)
         return self._topology.local_names
 
-    def value_container(self, value: Any) -> Any:
+    def value_container(self, value: object) -> Any:
         """Returns the variable that one of its copies belongs to, else `value`."""
         container = distributed.container_of(value)
         return value if container is None else container
 
-    def read_var(self, v: Any) -> Any:
+    def read_var(self, v: Variable) -> jax.Array:
         """Returns the value of a variable of this strategy, aggregated if ON_READ."""
         if v.distribute_strategy is None:
             raise AttributeError(
@@ -367,7 +395,7 @@ class Replicated(local.LocalExtended, abc.ABC):
             )
         return v.read_value()
 
-    def non_slot_devices(self, var_list: Sequence[Any]) -> Any:
+    def non_slot_devices(self, var_list: Sequence[Variable]) -> NonSlotDevices:
         """Returns all devices; with central storage, the first variable by name."""
         if self._is_central:
             return min(var_list, key=lambda v: v.name, default=())
@@ -379,11 +407,49 @@ class ReplicatedExtended(Replicated):
     """The methods of replicas that have one device each."""
 
 
-def _is_per_replica(x: Any) -> bool:
+def _is_per_replica(x: object) -> TypeGuard[distributed.PerReplica]:
     return isinstance(x, distributed.PerReplica)
 
 
-def _is_own_array(value: Any) -> bool:
-    return isinstance(value, distributed.PerReplica) and isinstance(
-        value.local, jax.Array
+def _keep_local(topology: Topology, x: object) -> object:
+    """Returns what this worker's replicas have of a value, while a program is traced.
+
+    Elsewhere a value is returned as it is: each worker has its own part of it.
+
+    Args:
+        topology: the replicas.
+        x: any value, of which one that is not distributed is returned as it is.
+    """
+    if not frames.frame().is_compiled:
+        return x
+    if isinstance(x, SyncOnReadVariable) and x.state_cell.is_stacked:
+        whole = frames.frame().whole(x.state_cell)
+        return distributed.PerReplica(worker_rows.own_rows(whole, topology), topology)
+    if not isinstance(x, distributed.DistributedValues):
+        return x
+    return distributed.PerReplica(_own_parts(x, topology), topology)
+
+
+def _own_parts(
+    x: distributed.DistributedValues, topology: Topology
+) -> tuple[object, ...]:
+    """Returns the parts of a distributed value that belong to this worker."""
+    if isinstance(x, distributed.PerReplica):
+        if x.local is not None:
+            return worker_rows.own_values(x.local, topology)
+        if x.is_stacked and x.is_traced:
+            # By the number of its row each worker would make another program.
+            return worker_rows.own_rows(x.stacked(topology), topology)
+    parts = tuple(x.values)
+    is_whole = len(parts) == topology.replicas
+    if isinstance(x, distributed.PerReplica):
+        if is_whole and jax_tapes.has_tracer(parts):
+            stacked = x.stacked(topology)
+            if stacked is not None:
+                return worker_rows.own_rows(stacked, topology)
+        # Parts of different shapes cannot be rows.
+        # Each worker's program takes other parts, so their digests are not compared.
+        frames.note_worker_parts()
+    return (
+        parts[topology.first : topology.first + topology.copies] if is_whole else parts
     )

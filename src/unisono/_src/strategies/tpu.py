@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, final
+from typing import Literal, final
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
+from jax.typing import ArrayLike
 
 from unisono._src.cluster.resolvers.base import ClusterResolver
 from unisono._src.cluster.resolvers.tpu import TPUClusterResolver
@@ -18,10 +19,12 @@ from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices, partition
 from unisono._src.machines.topology import Topology
+from unisono._src.machines.tpu.core_grid import TPUTopology
 from unisono._src.machines.tpu.device_assignment import DeviceAssignment
 from unisono._src.state import frames
 from unisono._src.state.storage import Policy
 from unisono._src.strategies import base, local, replicated
+from unisono._src.values.array_operators import StandsForArray
 from unisono._src.workers import tpu_system
 
 
@@ -118,7 +121,7 @@ class TPUStrategy(base.Strategy):
         super().__init__(_TPUExtended(self, placement))
 
     def experimental_assign_to_logical_device(
-        self, tensor: Any, logical_device_id: int
+        self, tensor: ArrayLike | StandsForArray, logical_device_id: int
     ) -> jax.Array:
         """Returns the same value, whole on a logical device of the replica.
 
@@ -144,7 +147,7 @@ class TPUStrategy(base.Strategy):
 
     def experimental_split_to_logical_devices(
         self,
-        tensor: Any,
+        tensor: ArrayLike | StandsForArray,
         partition_dimensions: Sequence[int],
     ) -> jax.Array:
         """Returns the same value, split into parts on the replica's logical devices.
@@ -173,12 +176,15 @@ class TPUStrategy(base.Strategy):
         >>> float(strategy.run(total))
         8.0
         """
+        value = jnp.asarray(tensor)
         _check_split(
-            jnp.shape(tensor), partition_dimensions, self._topology.num_logical_devices
+            value.shape, partition_dimensions, self._topology.num_logical_devices
         )
-        return _annotate(tensor, self._topology, partition_dimensions)
+        return _annotate(value, self._topology, partition_dimensions)
 
-    def experimental_replicate_to_logical_devices(self, tensor: Any) -> jax.Array:
+    def experimental_replicate_to_logical_devices(
+        self, tensor: ArrayLike | StandsForArray
+    ) -> jax.Array:
         """Returns the same value, whole on each logical device of the replica.
 
         Args:
@@ -209,7 +215,9 @@ def experimental_tpu(
     return TPUStrategy(tpu_cluster_resolver, device_assignment)
 
 
-def _annotate(tensor: Any, topology: Topology, parts: Sequence[int]) -> jax.Array:
+def _annotate(
+    tensor: ArrayLike | StandsForArray, topology: Topology, parts: Sequence[int]
+) -> jax.Array:
     """Returns `tensor` with a hint for the compiler, if there is work to share."""
     frame, value = ambient.current(), jnp.asarray(tensor)
     hinted: jax.Array
@@ -310,7 +318,7 @@ def _topology_of(given: DeviceAssignment, workers: int) -> Topology:
     )
 
 
-def _device_at(grid: Any, place: Any) -> tuple[int, int]:
+def _device_at(grid: TPUTopology, place: Sequence[int]) -> tuple[int, int]:
     """Returns the worker of a device in the grid, and its number there."""
     return (
         grid.task_ordinal_at_coordinates(place),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, final
 
 import jax
@@ -12,18 +13,20 @@ from unisono._src.execution import lockstep, merging
 from unisono._src.foundation import ambient, errors, nest
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames, holding, mirroring
-from unisono._src.values import distributed
+from unisono._src.state.variables import MirroredVariable, SyncOnReadVariable
+from unisono._src.strategies.call_context import Args, Fn, Kwargs
+from unisono._src.values import distributed, ports
 
 
 def update(
     topology: Topology,
-    var: Any,
-    fn: Any,
-    args: Any,
-    kwargs: Any,
+    var: MirroredVariable | SyncOnReadVariable,
+    fn: Fn,
+    args: Args,
+    kwargs: Kwargs,
     group: bool,
     in_turns: bool,
-) -> Any:
+) -> object:
     """Calls ``fn(copy, *args, **kwargs)`` for every copy of `var`.
 
     Args:
@@ -66,8 +69,8 @@ def update(
 
 
 def update_non_slot(
-    topology: Topology, fn: Any, args: Any, kwargs: Any, group: bool
-) -> Any:
+    topology: Topology, fn: Fn, args: Args, kwargs: Kwargs, group: bool
+) -> object:
     """Calls ``fn(*args, **kwargs)`` for every device; see `update`."""
     port = ambient.current().port
     if port is not None and port.is_spmd:
@@ -80,7 +83,7 @@ def update_non_slot(
     return _group_results(results, group, topology)
 
 
-def _copy_frame(index: int, topology: Topology) -> Any:
+def _copy_frame(index: int, topology: Topology) -> AbstractContextManager[object]:
     """Returns a context manager for code that updates one copy."""
     if frames.frame().is_compiled:
         return ambient.push(mode=ambient.UPDATE, replica=None, copy=index)
@@ -107,13 +110,15 @@ class _OnDevice:
         self._frame.__exit__(*exc)
 
 
-def _update_spmd(port: Any, fn: Any, args: Any, kwargs: Any, group: bool) -> Any:
+def _update_spmd(
+    port: ports.SpmdPort, fn: Fn, args: Args, kwargs: Kwargs, group: bool
+) -> object:
     """Calls `fn` for the own copy, in a program that every device runs."""
     args, kwargs = merging.own_parts((args, kwargs))
     with ambient.push(mode=ambient.UPDATE, replica=None):
         result = fn(*args, **kwargs)
 
-    def leaf(x: Any) -> Any:
+    def leaf(x: object) -> object:
         if isinstance(x, distributed.PerReplica):
             x = distributed.Mirrored.of(x.local, port.replicas)
         return x if group else _as_tuple(x)
@@ -123,13 +128,13 @@ def _update_spmd(port: Any, fn: Any, args: Any, kwargs: Any, group: bool) -> Any
 
 def _update_traced(
     topology: Topology,
-    var: Any,
-    fn: Any,
-    args: Any,
-    kwargs: Any,
+    var: MirroredVariable | SyncOnReadVariable,
+    fn: Fn,
+    args: Args,
+    kwargs: Kwargs,
     group: bool,
     in_turns: bool,
-) -> Any:
+) -> object:
     """Calls `fn` for every copy, in a program that holds one value for all of them."""
     count, cell = topology.replicas, var.state_cell
     given = [
@@ -148,16 +153,18 @@ def _update_traced(
     return _group_results(results, group, topology)
 
 
-def _as_tuple(x: Any) -> tuple[Any, ...]:
+def _as_tuple(x: object) -> tuple[object, ...]:
     return tuple(x.values) if isinstance(x, distributed.DistributedValues) else (x,)
 
 
-def _group_results(results: Sequence[Any], group: bool, topology: Topology) -> Any:
+def _group_results(
+    results: Sequence[object], group: bool, topology: Topology
+) -> object:
     """Merges the results of all copies, as `StrategyExtended.update` returns them."""
     wrap = functools.partial(distributed.Mirrored, topology=topology)
     merged = distributed.regroup(results, wrap)
 
-    def leaf(x: Any) -> Any:
+    def leaf(x: object) -> object:
         if not group:
             return _as_tuple(x)
         if isinstance(x, distributed.Mirrored):
@@ -169,7 +176,7 @@ def _group_results(results: Sequence[Any], group: bool, topology: Topology) -> A
     return nest.map_structure(leaf, merged)
 
 
-def single_result(result: Any, group: bool) -> Any:
+def single_result(result: object, group: bool) -> object:
     """Returns the result of an update of one copy, as `update` returns it."""
     if group:
         return distributed.regroup([result])

@@ -1,4 +1,12 @@
-"""Metrics: each replica keeps sums of its own, which are added up when read."""
+"""Metrics: each replica keeps sums of its own, which are added up when read.
+
+They work where Keras is not installed, which is why they are here: Keras has a twin of
+each, but is an optional dependency. `Metric`, `Sum`, `Mean` and `MeanMetricWrapper` are
+what a program builds its own metrics from, and what estimators count with; the
+accuracies and errors are those that most training loops report. TensorFlow's other
+metrics have no class here: `unisono.metrics` takes them from Keras. In `Model.compile`
+a metric of this module stands for its twin (`keras_name`).
+"""
 
 from __future__ import annotations
 
@@ -50,7 +58,7 @@ class Metric:
         self._variables: list[Variable] = []
         # Keras' metric that computes the same, for `Model.compile`.
         self.keras_name: str | None = None
-        self.keras_arguments: dict[str, Any] = {}
+        self.keras_arguments: dict[str, float] = {}
         # So that Keras, if it is loaded, tells what to write when it gets this metric.
         library_hooks.introduce()
 
@@ -83,7 +91,7 @@ class Metric:
         """
         return list(self._variables)
 
-    def _checkpoint_children(self) -> dict[str, Any]:
+    def _checkpoint_children(self) -> dict[str, Variable]:
         """Returns the state by names that do not depend on the metric's name."""
         return {
             v.state_cell.name.removeprefix(f"{self.name}/"): v for v in self._variables
@@ -141,7 +149,7 @@ class Metric:
         """
         raise NotImplementedError
 
-    def __call__(self, *args: Any, **kwargs: Any) -> jax.Array:
+    def __call__(self, *args: object, **kwargs: object) -> jax.Array:
         """Adds to the state, then returns `result` as the running context sees it.
 
         >>> m = Mean()
@@ -155,17 +163,9 @@ class Metric:
         return f"<{type(self).__name__} name={self.name}>"
 
 
-def _ratio(total: Any, count: Any) -> jax.Array:
-    """Returns ``total / count``, or 0 where the count is 0."""
-    total, count = jnp.asarray(total), jnp.asarray(count)
-    empty = count == 0
-    # The inner `where` keeps the division, and its gradient, free of 0 / 0.
-    return jnp.where(empty, 0.0, total / jnp.where(empty, 1.0, count))
-
-
-def _weights(weight: Any, like: jax.Array) -> jax.Array:
+def _weights(given: object, like: jax.Array) -> jax.Array:
     """Returns the weights of examples as one weight for each element of `like`."""
-    weight = jnp.asarray(weight, like.dtype)
+    weight = jnp.asarray(given, like.dtype)
     if weight.ndim > like.ndim:
         raise ValueError(
             f"sample_weight of shape {weight.shape} has more axes than the values of "
@@ -192,7 +192,7 @@ class Sum(Metric):
         super().__init__(name, dtype)
         self.total = self.add_weight("total")
 
-    def update_state(self, values: Any, sample_weight: Any = None) -> None:
+    def update_state(self, values: object, sample_weight: object = None) -> None:
         """Adds values, times their weights.
 
         Args:
@@ -222,7 +222,33 @@ class Sum(Metric):
         return self.total.value()
 
 
-class Mean(Metric):
+class _MeanState(Metric, abc.ABC):
+    """Keeps a weighted sum of values, and the sum of their weights; abstract."""
+
+    def __init__(self, name: str | None = None, dtype: DTypeLike = jnp.float32) -> None:
+        super().__init__(name, dtype)
+        self.total = self.add_weight("total")
+        self.count = self.add_weight("count")
+
+    def _add(self, values: object, sample_weight: object) -> None:
+        """Adds values to the `total`, and their number or weight to the `count`."""
+        found = jnp.asarray(values, self.dtype)
+        count = jnp.asarray(found.size, self.dtype)
+        if sample_weight is not None:
+            weight = _weights(sample_weight, found)
+            found, count = found * weight, jnp.sum(weight)
+        self.total.assign_add(jnp.sum(found), read_value=False)
+        self.count.assign_add(count, read_value=False)
+
+    def _mean(self) -> jax.Array:
+        """Returns the mean so far; 0 before the first value."""
+        total, count = self.total.value(), self.count.value()
+        empty = count == 0
+        # The inner `where` keeps the division, and its gradient, free of 0 / 0.
+        return jnp.where(empty, 0.0, total / jnp.where(empty, 1.0, count))
+
+
+class Mean(_MeanState):
     """Computes the weighted mean of all values.
 
     Args:
@@ -235,12 +261,7 @@ class Mean(Metric):
     1.5
     """
 
-    def __init__(self, name: str | None = None, dtype: DTypeLike = jnp.float32) -> None:
-        super().__init__(name, dtype)
-        self.total = self.add_weight("total")
-        self.count = self.add_weight("count")
-
-    def update_state(self, values: Any, sample_weight: Any = None) -> None:
+    def update_state(self, values: object, sample_weight: object = None) -> None:
         """Adds values with their weights.
 
         Args:
@@ -256,7 +277,7 @@ class Mean(Metric):
         >>> float(m.result())
         2.0
         """
-        _add_mean(self, jnp.asarray(values, self.dtype), sample_weight)
+        self._add(values, sample_weight)
 
     def result(self) -> jax.Array:
         """Returns the mean so far; 0 before the first value.
@@ -264,20 +285,10 @@ class Mean(Metric):
         >>> float(Mean().result())
         0.0
         """
-        return _ratio(self.total.value(), self.count.value())
+        return self._mean()
 
 
-def _add_mean(metric: Any, values: jax.Array, sample_weight: Any) -> None:
-    """Adds values to the `total`, and their number or weight to the `count`."""
-    count: Any = jnp.asarray(values.size, metric.dtype)
-    if sample_weight is not None:
-        weight = _weights(sample_weight, values)
-        values, count = values * weight, jnp.sum(weight)
-    metric.total.assign_add(jnp.sum(values), read_value=False)
-    metric.count.assign_add(count, read_value=False)
-
-
-class MeanMetricWrapper(Metric):
+class MeanMetricWrapper(_MeanState):
     """Computes the mean of ``fn(y_true, y_pred)`` over all examples.
 
     Args:
@@ -299,10 +310,10 @@ class MeanMetricWrapper(Metric):
     ) -> None:
         super().__init__(name or getattr(fn, "__name__", None), dtype)
         self._fn = fn
-        self.total = self.add_weight("total")
-        self.count = self.add_weight("count")
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(
+        self, y_true: object, y_pred: object, sample_weight: object = None
+    ) -> None:
         """Adds a batch of examples.
 
         Args:
@@ -319,7 +330,7 @@ class MeanMetricWrapper(Metric):
         1.0
         """
         values = self._fn(wide_numbers.as_jax(y_true), wide_numbers.as_jax(y_pred))
-        _add_mean(self, jnp.asarray(values, self.dtype), sample_weight)
+        self._add(values, sample_weight)
 
     def result(self) -> jax.Array:
         """Returns the mean so far; 0 before the first example.
@@ -327,35 +338,35 @@ class MeanMetricWrapper(Metric):
         >>> float(mean_squared_error().result())
         0.0
         """
-        return _ratio(self.total.value(), self.count.value())
+        return self._mean()
 
 
-def _equal(y_true: Any, y_pred: Any) -> Any:
+def _equal(y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
     return y_true.reshape(y_pred.shape) == y_pred
 
 
-def _binary_matches(threshold: float) -> Callable[[Any, Any], Any]:
-    def match(y_true: Any, y_pred: Any) -> Any:
+def _binary_matches(threshold: float) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    def match(y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         found = (y_pred > threshold).astype(y_true.dtype)
         return jnp.mean((y_true == found).astype(jnp.float32), axis=-1)
 
     return match
 
 
-def _categorical_matches(y_true: Any, y_pred: Any) -> Any:
+def _categorical_matches(y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
     return y_true.argmax(-1) == y_pred.argmax(-1)
 
 
-def _sparse_categorical_matches(y_true: Any, y_pred: Any) -> Any:
+def _sparse_categorical_matches(y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
     found = y_pred.argmax(-1)
     return y_true.reshape(found.shape) == found
 
 
-def _squared_error(y_true: Any, y_pred: Any) -> Any:
+def _squared_error(y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
     return _last_mean(jnp.square(y_true - y_pred))
 
 
-def _absolute_error(y_true: Any, y_pred: Any) -> Any:
+def _absolute_error(y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
     return _last_mean(jnp.abs(y_true - y_pred))
 
 
@@ -480,7 +491,7 @@ def mean_absolute_error(
     return _wrap("MeanAbsoluteError", _absolute_error, name, dtype)
 
 
-class RootMeanSquaredError(Metric):
+class RootMeanSquaredError(_MeanState):
     """Computes the root of the mean of squared differences.
 
     Args:
@@ -496,10 +507,10 @@ class RootMeanSquaredError(Metric):
     def __init__(self, name: str | None = None, dtype: DTypeLike = jnp.float32) -> None:
         super().__init__(name or "root_mean_squared_error", dtype)
         self.keras_name = "RootMeanSquaredError"
-        self.total = self.add_weight("total")
-        self.count = self.add_weight("count")
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(
+        self, y_true: object, y_pred: object, sample_weight: object = None
+    ) -> None:
         """Adds a batch of examples.
 
         Args:
@@ -517,7 +528,7 @@ class RootMeanSquaredError(Metric):
         4.0
         """
         squared = jnp.square(wide_numbers.as_jax(y_true) - wide_numbers.as_jax(y_pred))
-        _add_mean(self, jnp.asarray(squared, self.dtype), sample_weight)
+        self._add(squared, sample_weight)
 
     def result(self) -> jax.Array:
         """Returns the root mean square so far; 0 before the first example.
@@ -525,7 +536,7 @@ class RootMeanSquaredError(Metric):
         >>> float(RootMeanSquaredError().result())
         0.0
         """
-        return jnp.sqrt(_ratio(self.total.value(), self.count.value()))
+        return jnp.sqrt(self._mean())
 
 
 publish(

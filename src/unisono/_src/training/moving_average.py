@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Any, final
+from typing import final
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import SyncOnReadVariable, Variable
 from unisono._src.strategies import current
+from unisono._src.strategies.base import Strategy
 from unisono._src.values import distributed
 from unisono._src.values.array_operators import operand
 
@@ -118,7 +119,7 @@ class ExponentialMovingAverage:
             return average.name.removesuffix(":0")
         return f"{whole.name.removesuffix(':0')}/{self._name}"
 
-    def _checkpoint_children(self) -> dict[str, Any]:
+    def _checkpoint_children(self) -> dict[str, Variable]:
         """Returns the averages by their names."""
         return {self.average_name(v): average for v, average in self._averages.values()}
 
@@ -148,13 +149,13 @@ class ExponentialMovingAverage:
             )
 
 
-def _distributed_variable(variable: Any) -> Any:
+def _distributed_variable(variable: Variable) -> Variable:
     """Returns the distributed variable of a copy, and another variable as it is."""
     container = distributed.container_of(variable)
-    return variable if container is None else container
+    return container if isinstance(container, Variable) else variable
 
 
-def _check(variable: Any) -> Variable:
+def _check(variable: object) -> Variable:
     """Returns a variable whose average can be kept.
 
     Raises:
@@ -170,12 +171,12 @@ def _check(variable: Any) -> Variable:
         raise TypeError(
             f"The variables must be half, float, or double: {variable.name}"
         )
-    found: Variable = _distributed_variable(variable)
-    return found
+    return _distributed_variable(variable)
 
 
-def _strategy_of(variable: Variable) -> Any:
-    return variable.distribute_strategy or current.get_strategy()
+def _strategy_of(variable: Variable) -> Strategy:
+    owner: Strategy | None = variable.distribute_strategy
+    return owner or current.get_strategy()
 
 
 def _value(variable: Variable) -> jax.Array:
@@ -186,7 +187,7 @@ def _value(variable: Variable) -> jax.Array:
     return variable.read_value()
 
 
-def _approach(average: Any, value: jax.Array, part: jax.Array) -> None:
+def _approach(average: Variable, value: jax.Array, part: jax.Array) -> None:
     average.assign_sub((average - value) * part)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from unisono._src.execution import contexts, function, sharded_update
 from unisono._src.execution.gradient_tape import GradientTape
@@ -29,13 +30,18 @@ from unisono._src.state import (
     storage,
 )
 from unisono._src.state.variables import Variable
+from unisono._src.strategies.base import Strategy
 from unisono._src.training import part_updates
 from unisono._src.values import collectives, row_positions
-from unisono._src.values.array_operators import find_own_variable
+from unisono._src.values.array_operators import StandsForArray, find_own_variable
 from unisono._src.values.indexed_slices import IndexedSlices, concatenate
 
 if TYPE_CHECKING:
     import optax
+
+# The gradient of a variable: an array, or rows of one.
+Gradient: TypeAlias = ArrayLike | StandsForArray | IndexedSlices
+Arrays: TypeAlias = Sequence[jax.Array]
 
 
 def nest(values: Sequence[Any], groups: Sequence[int]) -> list[Any]:
@@ -158,11 +164,11 @@ class Optimizer:
         if accumulate_steps > 1:
             self._make_accumulators()
 
-    def _init(self, values: Sequence[Any]) -> Any:
+    def _init(self, values: Sequence[jax.Array]) -> optax.OptState:
         """Returns Optax's first state for the values of all variables."""
         return self._tx.init(nest(values, self._groups))
 
-    def _make_slots(self) -> Any:
+    def _make_slots(self) -> optax.OptState:
         """Returns Optax's first state; in parts if variables are split."""
         cells = [v.state_cell for v in self._variables]
         placement = ambient.current().placement
@@ -218,7 +224,7 @@ class Optimizer:
         )
 
     @staticmethod
-    def _check(variables: Sequence[Any]) -> None:
+    def _check(variables: Sequence[object]) -> None:
         """Raises unless all of `variables` are variables."""
         for v in variables:
             if not isinstance(v, Variable):
@@ -268,7 +274,9 @@ class Optimizer:
         """
         return self._treedef.unflatten([_Leaf(v) for v in self._slots])
 
-    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> None:
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Gradient | None, Variable]]
+    ) -> None:
         """Updates the variables.
 
         In replica context it sums the gradients over the replicas first.
@@ -296,7 +304,7 @@ class Optimizer:
         replica = frame.replica if frame.mode == ambient.REPLICA else None
         pairs = zip(gradients, self._variables, strict=True)
         is_away = self._servers is not None
-        dense = [_sum_gradients(g, v, is_away) for g, v in pairs]
+        dense: list[Any] = [_sum_gradients(g, v, is_away) for g, v in pairs]
         given = tuple(bool(g) for g in gradients)
         if self._every > 1:
             self._accumulate(replica, dense, given)
@@ -309,7 +317,7 @@ class Optimizer:
 
     def apply(
         self,
-        grads: Sequence[Any],
+        grads: Sequence[Gradient | None],
         trainable_variables: Sequence[Variable] | None = None,
     ) -> None:
         """Updates the variables by gradients in their order; see `apply_gradients`.
@@ -383,10 +391,10 @@ class Optimizer:
         self.apply(tape.gradient(loss, wanted, grad_loss), wanted)
 
     def _collect(
-        self, grads_and_vars: Iterable[tuple[Any, Variable]]
-    ) -> list[list[Any]]:
+        self, grads_and_vars: Iterable[tuple[Gradient | None, Variable]]
+    ) -> list[list[Gradient]]:
         """Returns a list of the gradients of each variable, without None."""
-        by_id: dict[int, list[Any]] = {id(v): [] for v in self._variables}
+        by_id: dict[int, list[Gradient]] = {id(v): [] for v in self._variables}
         for gradient, v in _split_pairs(grads_and_vars):
             # By identity: `==` of variables compares their elements.
             if id(v) not in by_id:
@@ -401,7 +409,9 @@ class Optimizer:
             raise ValueError(f"No gradients provided for any variable: {names}.")
         return [by_id[id(v)] for v in self._variables]
 
-    def _merge(self, strategy: Any, gradients: Sequence[Any], given: Any) -> None:
+    def _merge(
+        self, strategy: Strategy, gradients: Arrays, given: Sequence[object]
+    ) -> None:
         """Sums the gradients of all replicas and updates the variables."""
         idle = _find_idle(given)
         # Split state first: each replica sums and updates its own parts (decision
@@ -414,12 +424,12 @@ class Optimizer:
         self._run_update([getattr(g, "whole", g) for g in reduced], idle)
 
     @functools.cached_property
-    def _run_update(self) -> Any:
+    def _run_update(self) -> Callable[..., None]:
         """The update as a compiled function, made when it is first needed."""
         # It joins a program that is being compiled, else it is a program of its own.
         return function.Function(self._update)
 
-    def _update(self, gradients: Sequence[Any], idle: tuple[int, ...]) -> None:
+    def _update(self, gradients: Arrays, idle: tuple[int, ...]) -> None:
         """Updates all copies of the variables alike.
 
         Args:
@@ -438,7 +448,7 @@ class Optimizer:
             if i not in kept:
                 target.set_whole(cell, jnp.asarray(value, cell.dtype))
 
-    def _update_parts(self, gradients: Sequence[Any], idle: tuple[int, ...]) -> bool:
+    def _update_parts(self, gradients: Arrays, idle: tuple[int, ...]) -> bool:
         """Lets each replica update its own parts of split variables, if possible.
 
         Returns:
@@ -446,7 +456,7 @@ class Optimizer:
         """
         count = len(self._variables)
 
-        def change(inputs: list[Any]) -> list[Any]:
+        def change(inputs: list[jax.Array]) -> list[jax.Array]:
             return self._change(inputs[:-count], inputs[-count:])
 
         kept = set(self._find_owners(idle))
@@ -474,7 +484,7 @@ class Optimizer:
         shared = [*self._variables, *self._slots, self.iterations]
         return [v.state_cell for v in shared]
 
-    def _change(self, old: Sequence[Any], gradients: Sequence[Any]) -> list[Any]:
+    def _change(self, old: Arrays, gradients: Arrays) -> list[jax.Array]:
         """Returns new values of the shared cells, as a pure function of the old."""
         import optax
 
@@ -494,7 +504,10 @@ class Optimizer:
     # Accumulation.
 
     def _accumulate(
-        self, replica: Any, gradients: Sequence[Any], given: tuple[bool, ...]
+        self,
+        replica: contexts.ReplicaContext | None,
+        gradients: Arrays,
+        given: tuple[bool, ...],
     ) -> None:
         """Adds gradients to the sums of this replica, and updates if it is time."""
         for total, gradient in zip(self._sums, gradients, strict=True):
@@ -514,7 +527,7 @@ class Optimizer:
             )
 
     @functools.cached_property
-    def _run_finish(self) -> Any:
+    def _run_finish(self) -> Callable[..., None]:
         """`_finish` as a compiled function, which no other thread interrupts."""
         return function.Function(self._finish)
 
@@ -533,7 +546,7 @@ class Optimizer:
         # Only variables without a gradient now can have had none in all calls.
         owners = self._find_owners(idle)
 
-        def apply(old: Any, sums: Any) -> Any:
+        def apply(old: Arrays, sums: Arrays) -> tuple[Arrays, object]:
             totals = [
                 _reduce_sum(v.state_cell, s, local)
                 for v, s in zip(self._sums, sums, strict=True)
@@ -543,7 +556,7 @@ class Optimizer:
                 new[i] = jnp.where(given[owner], new[i], old[i])
             return new, jax.tree.map(jnp.zeros_like, (sums, count, given))
 
-        def keep(old: Any, sums: Any) -> Any:
+        def keep(old: Arrays, sums: Arrays) -> tuple[Arrays, object]:
             return list(old), (list(sums), count, given)
 
         # In a program the count is not known yet, so both branches become part of it.
@@ -558,17 +571,21 @@ class Optimizer:
             target.set_whole(v.state_cell, value)
 
 
-def _sharding_of(x: Any, placement: storage.Placement) -> Any:
+def _sharding_of(
+    x: jax.ShapeDtypeStruct, placement: storage.Placement
+) -> jax.sharding.Sharding:
     """Returns how a variable of the shape of `x` lies on the devices."""
     split = partition.choose(placement.topology, placement.split_above, x.shape)
     if split is None:
-        return placement.topology.replicated_sharding
+        whole: jax.sharding.Sharding = placement.topology.replicated_sharding
+        return whole
     return partition.sharding(placement.topology, split)
 
 
-def _read(source: frames.StateFrame, cell: storage.Cell) -> Any:
+def _read(source: frames.StateFrame, cell: storage.Cell) -> jax.Array:
     """Returns the stored value of a cell; of one copy, on its replica's device."""
-    return source.copy(cell, 0) if cell.copies == 1 else source.whole(cell)
+    found: jax.Array = source.copy(cell, 0) if cell.copies == 1 else source.whole(cell)
+    return found
 
 
 def _is_local() -> bool:
@@ -577,16 +594,17 @@ def _is_local() -> bool:
     return port is not None and port.is_spmd
 
 
-def _add(gradient: Any, old: Any) -> Any:
+def _add(gradient: jax.Array, old: jax.Array) -> jax.Array:
     return jnp.asarray(old + gradient, old.dtype)
 
 
-def _reduce_sum(cell: storage.Cell, value: Any, local: bool) -> Any:
+def _reduce_sum(cell: storage.Cell, value: jax.Array, local: bool) -> jax.Array:
     """Returns the sum over the replicas of the gradients that each accumulated."""
     if cell.copies == 1 or not cell.is_stacked:
         return value
     if local:
-        return collectives.reduce_local(ReduceOp.SUM, value, cell.copies)
+        total: jax.Array = collectives.reduce_local(ReduceOp.SUM, value, cell.copies)
+        return total
     return jnp.sum(value, axis=0)
 
 
@@ -601,7 +619,7 @@ class _Leaf:
         return repr(self.variable)
 
 
-def _find_idle(given: Sequence[Any]) -> tuple[int, ...]:
+def _find_idle(given: Sequence[object]) -> tuple[int, ...]:
     """Returns the positions of the variables without a gradient on any replica.
 
     Args:
@@ -611,7 +629,9 @@ def _find_idle(given: Sequence[Any]) -> tuple[int, ...]:
     return tuple(i for i, marks in enumerate(every) if not any(marks))
 
 
-def _split_pairs(pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+def _split_pairs(
+    pairs: Iterable[tuple[Gradient | None, object]],
+) -> Iterator[tuple[Gradient | None, Variable]]:
     """Yields gradients and variables, with the parts of those that are in parts."""
     for gradient, given in pairs:
         v = find_own_variable(given)
@@ -637,8 +657,8 @@ def _split_pairs(pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
 
 
 def _sum_gradients(
-    gradients: Sequence[Any], variable: Variable, may_be_sparse: bool
-) -> Any:
+    gradients: Sequence[Gradient], variable: Variable, may_be_sparse: bool
+) -> jax.Array | IndexedSlices:
     """Returns the sum of a variable's gradients as an array; zeros for none.
 
     Args:
@@ -646,28 +666,28 @@ def _sum_gradients(
         variable: the variable.
         may_be_sparse: whether rows stay `IndexedSlices`, if there is nothing else.
     """
-    is_sparse = bool(gradients) and all(isinstance(g, IndexedSlices) for g in gradients)
-    if may_be_sparse and is_sparse:
-        return concatenate(gradients, None)
+    rows = [g for g in gradients if isinstance(g, IndexedSlices)]
+    if may_be_sparse and rows and len(rows) == len(gradients):
+        return concatenate(rows, None)
     if not gradients:
         # Zeros take its place in the collective, which all replicas must reach alike.
         return jnp.zeros(variable.shape, variable.dtype)
     return functools.reduce(operator.add, (_as_dense(g, variable) for g in gradients))
 
 
-def _as_dense(gradient: Any, variable: Variable) -> Any:
+def _as_dense(gradient: Gradient, variable: Variable) -> jax.Array:
     """Returns a gradient as an array of the variable's shape."""
     if isinstance(gradient, IndexedSlices):
         if gradient.shape.rank is None:
             gradient = IndexedSlices(gradient.values, gradient.indices, variable.shape)
         return gradient.to_dense()
-    gradient = jnp.asarray(gradient)
-    if gradient.shape != variable.shape:
+    dense = jnp.asarray(gradient)
+    if dense.shape != variable.shape:
         raise ValueError(
-            f"The gradient of {variable.name} has shape {gradient.shape}, the variable "
+            f"The gradient of {variable.name} has shape {dense.shape}, the variable "
             f"has {variable.shape}."
         )
-    return gradient
+    return dense
 
 
 def _find_servers(variables: Sequence[Variable]) -> remote_state.RemoteState | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from unisono._src.state.variables import Variable
 
 if TYPE_CHECKING:
     import optax
@@ -18,7 +20,9 @@ _ROWS = 1024
 
 
 def check(
-    tx: optax.GradientTransformation, variables: Sequence[Any], groups: Sequence[int]
+    tx: optax.GradientTransformation,
+    variables: Sequence[Variable],
+    groups: Sequence[int],
 ) -> None:
     """Raises if a transformation treats the parts of a variable as variables.
 
@@ -56,7 +60,7 @@ def check(
         )
 
 
-def _count_rows(variable: Any, count: int) -> int:
+def _count_rows(variable: Variable, count: int) -> int:
     """Returns how many rows of a part are tried."""
     if count == 1:
         return 0
@@ -64,14 +68,18 @@ def _count_rows(variable: Any, count: int) -> int:
     return max(1, min(rows, _ROWS // count))
 
 
-def _is_same(tx: Any, wholes: Sequence[Any], cuts: Sequence[Any]) -> Any:
+def _is_same(
+    tx: optax.GradientTransformation,
+    wholes: Sequence[tuple[Sequence[int], np.dtype]],
+    cuts: Sequence[list[int] | None],
+) -> jax.Array:
     """Whether a step gives the same numbers for wholes and for parts."""
     rng = np.random.default_rng(0)
 
-    def draw() -> list[Any]:
+    def draw() -> list[jax.Array]:
         return [jnp.asarray(rng.normal(size=s), d) for s, d in wholes]
 
-    def cut(values: Sequence[Any]) -> list[Any]:
+    def cut(values: Sequence[jax.Array]) -> list[jax.Array | list[jax.Array]]:
         pairs = zip(values, cuts, strict=True)
         return [x if c is None else jnp.split(x, c) for x, c in pairs]
 

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike, DTypeLike
+
+_Shape: TypeAlias = tuple[int, ...]
 
 # The size of the state in words: the counter's, and then the key's.
 COUNTER_WORDS = 4
@@ -84,7 +87,7 @@ def _move(state: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def fold_in_replica(state: jax.Array, replica: Any) -> jax.Array:
+def fold_in_replica(state: jax.Array, replica: ArrayLike) -> jax.Array:
     """Returns the state whose key is a hash of the key and of a replica's number."""
     zero = jnp.uint32(0)
     number = jnp.asarray(replica).astype(jnp.uint32)
@@ -109,13 +112,13 @@ def words(state: jax.Array, shape: tuple[int, ...], each: int = 1) -> jax.Array:
     return found.reshape(-1)[:count].reshape(*shape, each)
 
 
-def _bits_of(kind: Any) -> tuple[int, int]:
+def _bits_of(kind: DTypeLike) -> tuple[int, int]:
     """Returns the bits of a float type, and those of its fraction."""
     told: Any = jnp.finfo(kind)  # type: ignore[no-untyped-call]
     return told.bits, told.nmant
 
 
-def _fraction(word: jax.Array, kind: Any) -> jax.Array:
+def _fraction(word: jax.Array, kind: DTypeLike) -> jax.Array:
     """Returns numbers from 0 to 1 of the lowest bits of a word each."""
     bits = _bits_of(kind)[1]
     as_word = jnp.uint16 if bits < 16 else jnp.uint32
@@ -133,7 +136,7 @@ def _wide_fraction(high: jax.Array, low: jax.Array) -> jax.Array:
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
-def uniform(state: jax.Array, shape: tuple[int, ...], kind: Any) -> jax.Array:
+def uniform(state: jax.Array, shape: _Shape, kind: DTypeLike) -> jax.Array:
     """Returns floats from 0 to 1."""
     if _bits_of(kind)[0] == 64:
         found = words(state, shape, 2)
@@ -150,7 +153,7 @@ def _box_muller(first: jax.Array, second: jax.Array) -> jax.Array:
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
-def normal(state: jax.Array, shape: tuple[int, ...], kind: Any) -> jax.Array:
+def normal(state: jax.Array, shape: _Shape, kind: DTypeLike) -> jax.Array:
     """Returns numbers of the standard normal distribution."""
     count = math.prod(shape)
     pairs = -(-count // 2)
@@ -166,12 +169,17 @@ def normal(state: jax.Array, shape: tuple[int, ...], kind: Any) -> jax.Array:
     return found.reshape(-1)[:count].reshape(shape).astype(kind)
 
 
+# The numbers found, how many of each group are, and the block to look at.
+_Carry: TypeAlias = tuple[jax.Array, jax.Array, jax.Array]
+
 # The bound of a truncated normal, in standard deviations.
 _BOUND = 2.0
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
-def truncated_normal(state: jax.Array, shape: tuple[int, ...], kind: Any) -> jax.Array:
+def truncated_normal(
+    state: jax.Array, shape: tuple[int, ...], kind: DTypeLike
+) -> jax.Array:
     """Returns normal numbers within two standard deviations.
 
     As many numbers as a block has room for, four or two, are a group. A group has
@@ -199,10 +207,10 @@ def truncated_normal(state: jax.Array, shape: tuple[int, ...], kind: Any) -> jax
             [_box_muller(u[:, 0], u[:, 1]), _box_muller(u[:, 2], u[:, 3])], -1
         )
 
-    def is_open(carry: Any) -> jax.Array:
+    def is_open(carry: _Carry) -> jax.Array:
         return jnp.any(carry[1] < size)
 
-    def look(carry: Any) -> Any:
+    def look(carry: _Carry) -> _Carry:
         found, filled, block = carry
         for candidate in draw(block).T:
             fits = jnp.abs(candidate) < _BOUND
@@ -220,7 +228,9 @@ def truncated_normal(state: jax.Array, shape: tuple[int, ...], kind: Any) -> jax
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
-def full_integers(state: jax.Array, shape: tuple[int, ...], kind: Any) -> jax.Array:
+def full_integers(
+    state: jax.Array, shape: tuple[int, ...], kind: DTypeLike
+) -> jax.Array:
     """Returns integers of the whole range of a type of 32 or 64 bits."""
     if 8 * np.dtype(kind).itemsize == 32:
         found = words(state, shape)[..., 0]
@@ -232,7 +242,11 @@ def full_integers(state: jax.Array, shape: tuple[int, ...], kind: Any) -> jax.Ar
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
 def integers(
-    state: jax.Array, shape: tuple[int, ...], kind: Any, low: Any, high: Any
+    state: jax.Array,
+    shape: tuple[int, ...],
+    kind: DTypeLike,
+    low: ArrayLike,
+    high: ArrayLike,
 ) -> jax.Array:
     """Returns integers from `low` to before `high`, in a type of 32 or 64 bits."""
     bits = 8 * np.dtype(kind).itemsize

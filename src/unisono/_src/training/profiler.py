@@ -34,7 +34,7 @@ class ProfilerOptions:
     delay_ms: int | None = None
 
 
-def _jax_options(options: ProfilerOptions) -> Any:
+def _jax_options(options: ProfilerOptions) -> jax.profiler.ProfileOptions:
     """Returns the settings as JAX takes them."""
     made = jax.profiler.ProfileOptions()
     made.host_tracer_level = options.host_tracer_level
@@ -146,7 +146,7 @@ class Trace:
     3.0
     """
 
-    def __init__(self, name: str, **kwargs: Any) -> None:
+    def __init__(self, name: str, **kwargs: object) -> None:
         self._is_step = bool(kwargs.pop("_r", 0))
         kind: Any = (
             jax.profiler.StepTraceAnnotation

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
+from collections.abc import Iterable, Iterator, Sized
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, final
 
 import jax
 import numpy as np
@@ -189,17 +189,18 @@ class Progress(Generic[_Item]):
         return self._total
 
 
-def _size(iterable: Any) -> int | None:
+def _size(iterable: object) -> int | None:
     """Returns the number of elements; None if it is unknown or infinite."""
     # A method of datasets, and a number of some loaders.
     size = getattr(iterable, "cardinality", None)
     try:
         found = int(size() if callable(size) else size) if size is not None else None
-        found = len(iterable) if found is None else found
+        if found is None and isinstance(iterable, Sized):
+            found = len(iterable)
     except TypeError:
         return None
     # TensorFlow's cardinalities are -1 for infinite and -2 for unknown.
-    return found if found >= 0 else None
+    return found if found is not None and found >= 0 else None
 
 
 @final
@@ -226,8 +227,8 @@ class _Meter:
         self._dispatched: float | None = None
         self._ended: float | None = None
         self.steps = 0
-        self.values: dict[str, Any] = {}
-        self._given: dict[str, Any] = {}
+        self.values: dict[str, object] = {}
+        self._given: dict[str, object] = {}
 
     def begin_input(self) -> None:
         """Decides whether the next step is a sample, and starts its clock."""
@@ -245,7 +246,7 @@ class _Meter:
         self._input, self._mark = now - self._mark, now
         self._dispatched = None
 
-    def show(self, values: dict[str, Any]) -> None:
+    def show(self, values: dict[str, object]) -> None:
         """Notes the values of a step whose program was started."""
         self._dispatched = time.perf_counter()
         self._given = values
@@ -301,13 +302,13 @@ class _Meter:
         )
 
 
-def _arrays(value: Any) -> list[jax.Array]:
+def _arrays(value: object) -> list[jax.Array]:
     """Returns the arrays in a value, to wait for."""
     found = [value] if isinstance(value, jax.Array) else jax.tree.leaves(value)
     return [x for x in found if isinstance(x, jax.Array)]
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> object:
     """Returns a Python number for a value with one element, else the value."""
     own = array_operators.find_own_variable(value)
     if isinstance(own, Variable):
@@ -318,7 +319,7 @@ def _number(value: Any) -> Any:
     return found.reshape(()).item() if found.size == 1 else value
 
 
-def _format_values(values: dict[str, Any]) -> str:
+def _format_values(values: dict[str, object]) -> str:
     """Returns names and values in one line."""
     parts = (
         f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}"
@@ -330,9 +331,26 @@ def _format_values(values: dict[str, Any]) -> str:
 # Displays.
 
 
+class Meter(Protocol):
+    """What a display shows: the steps, or what else is counted, and values of them."""
+
+    unit: str
+
+    @property
+    def steps(self) -> int: ...
+
+    @property
+    def values(self) -> dict[str, object]: ...
+
+    def times(self) -> object: ...
+
+
 def make_display(
-    console: Any, description: str, total: int | None, every: float
-) -> Any:
+    console: rich.console.Console | None,
+    description: str,
+    total: int | None,
+    every: float,
+) -> _BarDisplay | _LineDisplay:
     """Returns a bar for a terminal, else lines.
 
     Args:
@@ -353,7 +371,11 @@ class _LineDisplay:
     """Prints a line every few seconds, and one at the end."""
 
     def __init__(
-        self, console: Any, description: str, total: int | None, every: float
+        self,
+        console: rich.console.Console,
+        description: str,
+        total: int | None,
+        every: float,
     ) -> None:
         self._file = console.file
         self._description = description
@@ -361,18 +383,18 @@ class _LineDisplay:
         self._every = every
         self._next = time.perf_counter() + every
 
-    def update(self, meter: Any) -> None:
+    def update(self, meter: Meter) -> None:
         """Prints a line if it is time."""
         now = time.perf_counter()
         if now >= self._next:
             self._next = now + self._every
             self._print(meter)
 
-    def close(self, meter: Any) -> None:
+    def close(self, meter: Meter) -> None:
         """Prints the last line."""
         self._print(meter)
 
-    def _print(self, meter: Any) -> None:
+    def _print(self, meter: Meter) -> None:
         launcher.report(meter.steps, self._total)
         of = "" if self._total is None else f"/{self._total}"
         told = [
@@ -395,7 +417,11 @@ class _BarDisplay:
     """
 
     def __init__(
-        self, console: Any, description: str, total: int | None, every: float
+        self,
+        console: rich.console.Console,
+        description: str,
+        total: int | None,
+        every: float,
     ) -> None:
         import rich.live
         import rich.markup
@@ -416,19 +442,19 @@ class _BarDisplay:
         self._live = rich.live.Live(self._bar, console=console, auto_refresh=False)
         self._live.start()
 
-    def update(self, meter: Any) -> None:
+    def update(self, meter: Meter) -> None:
         """Draws the bar if it is time."""
         now = time.perf_counter()
         if now >= self._next:
             self._next = now + _REFRESH_SECONDS
             self._draw(meter)
 
-    def close(self, meter: Any) -> None:
+    def close(self, meter: Meter) -> None:
         """Draws the bar for the last time, and leaves it on the screen."""
         self._draw(meter)
         self._live.stop()
 
-    def _draw(self, meter: Any) -> None:
+    def _draw(self, meter: Meter) -> None:
         import rich.console
         import rich.text
 

@@ -7,8 +7,8 @@ import math
 import operator
 import os
 import threading
-from collections.abc import Sequence
-from typing import Any, TypeAlias, final
+from collections.abc import Iterable, Sequence
+from typing import Any, SupportsIndex, TypeAlias, final
 
 import jax
 import jax.numpy as jnp
@@ -69,7 +69,7 @@ def create_rng_state(seed: Seed, alg: str | int | Algorithm) -> np.ndarray:
     return np.array(padded, np.uint64).view(np.int64)
 
 
-def _number_of(alg: Any) -> int:
+def _number_of(alg: object) -> int:
     """Returns the number of an algorithm."""
     if isinstance(alg, Algorithm):
         return int(alg.value)
@@ -282,16 +282,16 @@ class Generator:
         """
         count = operator.index(delta)
 
-        def move(variable: Any) -> Any:
-            return assignment.draw(
+        def move(variable: Variable) -> jax.Array:
+            moved: jax.Array = assignment.draw(
                 variable, lambda old: _pack(philox.advance(_words(old), count))
             )
+            return moved
 
         frame = ambient.current()
         if self._strategy is None or self._strategy is frame.strategy:
             if self._strategy is None or frame.mode == ambient.REPLICA:
-                found: jax.Array = move(self._state_var)
-                return found
+                return move(self._state_var)
         elif frame.strategy is not None:
             raise errors.mixed_strategies_error(frame.strategy, self._strategy)
         # Across replicas all copies move on, and the numbers are those of the first.
@@ -484,7 +484,7 @@ def _is_wide() -> bool:
     return bool(jax.dtypes.canonicalize_dtype(np.int64) == np.int64)
 
 
-def _words(state: Any) -> jax.Array:
+def _words(state: ArrayLike) -> jax.Array:
     given = jnp.asarray(state)
     if given.dtype == jnp.uint32:
         return given
@@ -499,7 +499,7 @@ def _pack(words: jax.Array) -> jax.Array:
     return packed
 
 
-def _as_state(given: Any) -> jax.Array:
+def _as_state(given: object) -> jax.Array:
     """Returns a state that a program gives, in the form that is stored.
 
     Raises:
@@ -544,7 +544,7 @@ def _join(key: int, counter: Sequence[int]) -> list[int]:
     return [*words, int(key)]
 
 
-def _shape(shape: Any) -> tuple[int, ...]:
+def _shape(shape: Iterable[SupportsIndex]) -> tuple[int, ...]:
     return tuple(operator.index(n) for n in shape)
 
 
@@ -552,14 +552,14 @@ _FLOATS = (jnp.bfloat16, np.float16, np.float32, np.float64)
 _INTEGERS = (np.int32, np.uint32, np.int64, np.uint64)
 
 
-def _float_type(dtype: Any) -> np.dtype[Any]:
+def _float_type(dtype: DTypeLike) -> np.dtype[Any]:
     if np.dtype(dtype) not in [np.dtype(x) for x in _FLOATS]:
         raise TypeError(f"Expected a type of floats, received {np.dtype(dtype)}.")
     found: np.dtype[Any] = np.dtype(jax_types.usable_type(np.dtype(dtype)))
     return found
 
 
-def _integer_type(dtype: Any) -> np.dtype[Any]:
+def _integer_type(dtype: DTypeLike) -> np.dtype[Any]:
     if np.dtype(dtype) not in map(np.dtype, _INTEGERS):
         raise TypeError(
             f"Expected a type of integers of 32 or 64 bits, received {np.dtype(dtype)}."
@@ -568,7 +568,7 @@ def _integer_type(dtype: Any) -> np.dtype[Any]:
     return found
 
 
-def _check_range(low: Any, high: Any) -> None:
+def _check_range(low: object, high: object) -> None:
     if isinstance(low, jax.core.Tracer) or isinstance(high, jax.core.Tracer):
         return
     if np.any(np.asarray(low) >= np.asarray(high)):

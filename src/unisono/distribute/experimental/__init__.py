@@ -12,7 +12,7 @@ from unisono._src.foundation.options import (
 )
 from unisono._src.foundation.options import collective_hints as CollectiveHints
 from unisono._src.strategies.central import CentralStorageStrategy
-from unisono._src.strategies.value_context import ValueContext
+from unisono._src.strategies.function_contexts import ValueContext
 
 if _typing.TYPE_CHECKING:
     from unisono._src.saving.preemption import (

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import unisono as tf
-from unisono._src.training.tensorboard import events
+from unisono._src.training import summary
 
 pytest.importorskip("keras")
 
@@ -28,8 +28,8 @@ def written(monkeypatch):
         def close(self):
             found[self.part, "closed", 0] = True
 
-    monkeypatch.setattr(events, "EventFile", Target)
-    monkeypatch.setattr(events, "scalar", lambda *point: point)
+    monkeypatch.setattr(summary, "EventFile", Target)
+    monkeypatch.setattr(summary, "encode_scalar", lambda *point: point)
     return found
 
 

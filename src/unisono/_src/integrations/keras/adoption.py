@@ -25,7 +25,7 @@ from keras.src.optimizers import base_optimizer
 from unisono._src.foundation import ambient, errors
 from unisono._src.integrations.keras import internals, variables
 from unisono._src.state import frames
-from unisono._src.strategies import call_context, current, default
+from unisono._src.strategies import call_context, current
 
 # Under these names a model has its strategy, and the variables that it had found made
 # outside when the scope ended in which it was made.
@@ -230,7 +230,9 @@ def adopt(obj: Any, strategy: Any) -> list[Any]:
 def _find_owner(variable: Any) -> Any:
     """Return the strategy of a variable; None if it has none, or no value yet."""
     kept = variable.__dict__.get("_kept")
-    return None if kept is None else kept.distribute_strategy or default.instance()
+    return (
+        None if kept is None else kept.distribute_strategy or current.default_strategy()
+    )
 
 
 def _check_free(owner: Any, strategy: Any, obj: Any) -> None:
@@ -299,7 +301,7 @@ def bring_into_program(variable: Any) -> None:
     if not is_plain(variable):
         return
     if ambient.current().strategy is None:
-        _convert([variable], default.instance())
+        _convert([variable], current.default_strategy())
         return
     raise RuntimeError(
         f"The Keras variable '{variable.path}' was made outside every scope, so a "

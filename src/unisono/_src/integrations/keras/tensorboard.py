@@ -11,8 +11,7 @@ import keras
 import numpy as np
 
 from unisono._src.foundation.public_names import publish
-from unisono._src.training import profiler
-from unisono._src.training.tensorboard import summary
+from unisono._src.training import profiler, summary
 
 _BATCH = {"batch": 1, "epoch": 0}
 

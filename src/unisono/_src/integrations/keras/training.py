@@ -27,7 +27,7 @@ from unisono._src.integrations.keras import (
     workers,
 )
 from unisono._src.machines import topology
-from unisono._src.strategies import call_context, default
+from unisono._src.strategies import call_context, current
 
 # Under this name a model has, while a loop runs, the state that its latest step
 # returned.
@@ -72,7 +72,7 @@ def _find_strategy() -> Any:
     """Return the strategy whose scope is open in this thread, or None."""
     strategy = ambient.current().strategy
     if strategy is None and strategy_distribution.current() is not None:
-        return default.instance()  # Its scope leaves no other trace.
+        return current.default_strategy()  # Its scope leaves no other trace.
     return strategy
 
 

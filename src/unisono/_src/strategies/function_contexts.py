@@ -1,12 +1,61 @@
-"""`MultiStepContext`: the values that several steps in a row hand to their caller."""
+"""The contexts that a program's functions get: of one value, and of several steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from unisono._src.foundation import ambient, options
 from unisono._src.foundation.public_names import publish
+
+if TYPE_CHECKING:
+    # Named in signatures only: it imports this module.
+    from unisono._src.strategies.base import Strategy
+
+
+class ValueContext:
+    """Tells a function which replica it makes a value for.
+
+    `Strategy.experimental_distribute_values_from_function` passes one to its function.
+
+    Args:
+        replica_id_in_sync_group: the number of the replica, from 0.
+        num_replicas_in_sync: the number of all replicas.
+
+    >>> str(ValueContext(1, 4))
+    'tf.distribute.ValueContext(replica id 1,  total replicas in sync: 4)'
+    """
+
+    def __init__(
+        self, replica_id_in_sync_group: int = 0, num_replicas_in_sync: int = 1
+    ) -> None:
+        self._replica_id_in_sync_group = replica_id_in_sync_group
+        self._num_replicas_in_sync = num_replicas_in_sync
+
+    @property
+    def replica_id_in_sync_group(self) -> int:
+        """The number of the replica that the value is for, from 0.
+
+        >>> ValueContext(1, 4).replica_id_in_sync_group
+        1
+        """
+        return self._replica_id_in_sync_group
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """The number of all replicas.
+
+        >>> ValueContext(1, 4).num_replicas_in_sync
+        4
+        """
+        return self._num_replicas_in_sync
+
+    def __str__(self) -> str:
+        return (
+            "tf.distribute.ValueContext(replica id "
+            f"{self._replica_id_in_sync_group},  total replicas in sync: "
+            f"{self._num_replicas_in_sync})"
+        )
 
 
 class MultiStepContext:
@@ -60,7 +109,7 @@ class MultiStepContext:
     def set_last_step_output(
         self,
         name: str,
-        output: Any,
+        output: object,
         reduce_op: options.ReduceOp | str | None = None,
     ) -> None:
         """Sets an output; later steps replace the outputs of earlier ones.
@@ -99,15 +148,22 @@ class MultiStepContext:
             args=(output,),
         )
 
-    def _set(self, strategy: Any, name: str, output: Any, reduce_op: Any) -> None:
+    def _set(
+        self,
+        strategy: Strategy | None,
+        name: str,
+        output: object,
+        reduce_op: options.ReduceOp | str | None,
+    ) -> None:
         op = None if reduce_op is None else options.reduce_op(reduce_op)
         self._reduce_ops[name] = op
-        if op is None:
+        # Outside every strategy there is one replica, and nothing to reduce.
+        if op is None or strategy is None:
             self._last_step_outputs[name] = output
         else:
             self._last_step_outputs[name] = strategy.reduce(op, output, axis=None)
 
-    def set_non_tensor_output(self, name: str, output: Any) -> None:
+    def set_non_tensor_output(self, name: str, output: object) -> None:
         """Sets an output that may be any object.
 
         Args:
@@ -131,7 +187,7 @@ class MultiStepContext:
             self._non_tensor_outputs[name] = output
             return
 
-        def merge(strategy: Any, value: Any) -> None:
+        def merge(strategy: Strategy, value: object) -> None:
             found = strategy.experimental_local_results(value)
             self._non_tensor_outputs[name] = found
 
@@ -139,10 +195,10 @@ class MultiStepContext:
 
 
 def run_steps(
-    fn: Callable[..., Any],
-    iterator: Any,
+    fn: Callable[[MultiStepContext, Any], object],
+    iterator: Iterator[object],
     iterations: int,
-    initial: dict[str, Any] | None,
+    initial: Mapping[str, object] | None,
 ) -> MultiStepContext:
     """Calls ``fn(context, next(iterator))`` several times.
 
@@ -175,4 +231,4 @@ def run_steps(
     return context
 
 
-publish("unisono.distribute", MultiStepContext)
+publish("unisono.distribute", MultiStepContext, ValueContext)

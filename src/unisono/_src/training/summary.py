@@ -1,20 +1,26 @@
-"""Functions that write scalars for TensorBoard, at the names of ``tf.summary``."""
+"""Writes scalars to TensorBoard's event files, at the names of ``tf.summary``."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import math
 import os
+import pathlib
+import socket
+import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, SupportsIndex, final
 
 import numpy as np
 
 from unisono._src.execution import function
-from unisono._src.foundation import ambient
+from unisono._src.foundation import ambient, messages
 from unisono._src.foundation.public_names import publish
+from unisono._src.input.sources import tfrecord_writer
 from unisono._src.state.variables import Variable
-from unisono._src.training.tensorboard import events
 from unisono._src.values import array_operators, jax_tapes
 from unisono._src.values.distributed import PerReplica
 from unisono._src.workers import process_group
@@ -27,13 +33,17 @@ _DEFAULT_QUEUE = 10
 _DEFAULT_MILLIS = 2 * 60 * 1000
 
 
+# Numbers the files of this process: two may be made in the same second.
+_numbers = itertools.count()
+
+
 @final
 class _ThreadSettings(ambient.PerThread):
     """The default writer and step of a thread, and whether it records."""
 
     writer: SummaryWriter | None = None
     step: Step | None = None
-    is_recording: Any = True
+    is_recording: bool | Callable[[], bool] = True
 
 
 _current = _ThreadSettings()
@@ -56,7 +66,7 @@ class SummaryWriter:
     1
     """
 
-    def __init__(self, target: events.EventFile | None) -> None:
+    def __init__(self, target: EventFile | None) -> None:
         self._target = target
 
     @contextlib.contextmanager
@@ -115,7 +125,7 @@ class SummaryWriter:
         target = self._target
         if target is None:
             return False
-        target.write(events.scalar(name, value, step))
+        target.write(encode_scalar(name, value, step))
         return True
 
     def flush(self) -> None:
@@ -186,7 +196,7 @@ def create_file_writer(
     if not every_worker and not process_group.current().is_chief:
         return create_noop_writer()
     return SummaryWriter(
-        events.EventFile(
+        EventFile(
             os.fspath(logdir),
             filename_suffix or "",
             _DEFAULT_QUEUE if max_queue is None else max_queue,
@@ -206,7 +216,7 @@ def create_noop_writer() -> SummaryWriter:
 
 
 def scalar(
-    name: str, data: Any, step: Step | None = None, description: str | None = None
+    name: str, data: object, step: Step | None = None, description: str | None = None
 ) -> bool:
     """Writes a number to this thread's default writer, after waiting for it.
 
@@ -248,7 +258,7 @@ def scalar(
     return writer.write_scalar(name, _number(name, data), int(_read(step)))
 
 
-def _number(name: str, data: Any) -> float:
+def _number(name: str, data: object) -> float:
     """Returns the value of a summary, or raises if it is not one number."""
     if function.is_compiling() or jax_tapes.is_traced(data):
         raise RuntimeError(
@@ -286,14 +296,15 @@ def _as_float(name: str, value: np.ndarray) -> float:
     raise ValueError(f"The summary {name!r} is no number, received {kind}.")
 
 
-def _read(x: Any) -> np.ndarray:
+def _read(x: object) -> np.ndarray:
     """Returns the value of a number, variable, metric or function as an array."""
     own = array_operators.find_own_variable(x)
+    # A metric has a result: calling the metric itself would add to it.
+    result = getattr(x, "result", None)
     if isinstance(own, Variable):
         x = own.numpy()
-    elif callable(getattr(x, "result", None)):
-        # It is a metric: calling it would add to it.
-        x = x.result()
+    elif callable(result):
+        x = result()
     return np.asarray(x() if callable(x) else x)
 
 
@@ -392,6 +403,80 @@ def set_step(step: Step | None) -> None:
     >>> set_step(None)
     """
     _current.step = step
+
+
+# Event files: TFRecord files with a protocol buffer in each record.
+
+
+@functools.cache
+def _message() -> Any:
+    """Returns the class of events, with the fields that scalars need."""
+    return messages.make_classes(
+        Event="optional double wall_time = 1; optional int64 step = 2;"
+        "optional string file_version = 3; optional Summary summary = 5",
+        Summary="repeated Value value = 1",
+        Value="optional string tag = 1; optional float simple_value = 2",
+    )["Event"]
+
+
+def _event(**fields: object) -> bytes:
+    """Returns an event of now as bytes."""
+    made: bytes = _message()(wall_time=time.time(), **fields).SerializeToString()
+    return made
+
+
+def encode_scalar(name: str, value: float, step: int) -> bytes:
+    """Returns the event that says that `name` has a value at a step.
+
+    The file keeps values in single precision; larger ones become infinite.
+    """
+    return _event(step=step, summary={"value": [{"tag": name, "simple_value": value}]})
+
+
+@final
+class EventFile:
+    """A new file of events in a directory, for any number of threads.
+
+    Args:
+        directory: the directory, which is made if it does not exist.
+        suffix: the end of the file's name.
+        most: the number of events that may wait to be written.
+        seconds: the time that they may wait.
+    """
+
+    def __init__(self, directory: str, suffix: str, most: int, seconds: float) -> None:
+        folder = pathlib.Path(directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        made = f"{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
+        name = f"events.out.tfevents.{made}.{next(_numbers)}{suffix}"
+        # Reentrant: `write` holds it when it calls `flush`.
+        self._lock = threading.RLock()
+        self._file = tfrecord_writer.TFRecordWriter(folder / name)
+        self._most, self._seconds = most, seconds
+        self._waiting, self._flushed = 0, time.monotonic()
+        # TensorBoard expects this as the first record.
+        self._file.write(_event(file_version="brain.Event:2"))
+        self.flush()
+
+    def write(self, event: bytes) -> None:
+        """Appends an event, and flushes if too many wait or for too long."""
+        with self._lock:
+            self._file.write(event)
+            self._waiting += 1
+            is_late = time.monotonic() >= self._flushed + self._seconds
+            if self._waiting >= self._most or is_late:
+                self.flush()
+
+    def flush(self) -> None:
+        """Hands the waiting events to the operating system."""
+        with self._lock:
+            self._file.flush()
+            self._waiting, self._flushed = 0, time.monotonic()
+
+    def close(self) -> None:
+        """Writes the waiting events and closes the file."""
+        with self._lock:
+            self._file.close()
 
 
 publish(

@@ -1,1 +1,0 @@
-"""Writing of files that TensorBoard reads."""
