@@ -1,4 +1,8 @@
-"""Variables of a strategy that keep the values of another library's variables."""
+"""What the variables of Keras and Flax have in common.
+
+Those made in a scope are kept in variables of the strategy. Those made outside every
+scope are followed by gradient tapes.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from unisono._src.foundation import ambient
+from unisono._src.foundation import ambient, library_hooks
 from unisono._src.foundation.options import VariableAggregation
 from unisono._src.state import assignment, frames, reading, servers, variables
 from unisono._src.state.storage import Policy
-from unisono._src.values import collectives, jax_traces
+from unisono._src.values import collectives, jax_tapes, jax_traces
 
 
 def make(value: Any, **options: Any) -> variables.Variable:
@@ -105,3 +109,28 @@ def _add_to_copies(kept: variables.Variable, value: Any) -> None:
     for index in every:
         if cell.aggregation is not VariableAggregation.SUM or not index:
             assignment.change_copy(cell, index, lambda old: old + delta)
+
+
+def follow(
+    tape: jax_tapes.Recording, variable: Any, raw: Any, is_trainable: bool
+) -> Any:
+    """Return the array of a variable so that open tapes follow it.
+
+    Args:
+        tape: the innermost tape.
+        variable: the variable.
+        raw: its array.
+        is_trainable: whether it is followed without `watch`.
+    """
+    # A tracer is a value that the library passes on, which tapes follow already.
+    if not isinstance(raw, jax.Array) or isinstance(raw, jax.core.Tracer):
+        return raw
+    with ambient.push(tape=None):  # What is asked for may read the variable.
+        key = library_hooks.find_state(variable)
+    tapes = [tape]
+    while tapes[-1].outer is not None:
+        tapes.append(tapes[-1].outer)
+    # From the outermost on: an inner tape follows what the outer one has made of it.
+    for each in reversed(tapes):
+        raw = each.follow(key, raw, variable, is_trainable)
+    return raw

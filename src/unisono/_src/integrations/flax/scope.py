@@ -9,8 +9,9 @@ import flax
 from flax import nnx
 from flax.nnx import tracers
 
+from unisono._src.foundation import library_hooks
 from unisono._src.integrations import attribute_patches, replica_draws
-from unisono._src.integrations.flax import server_updates, tapes, training, variables
+from unisono._src.integrations.flax import saving, server_updates, training, variables
 
 # The first version of Flax whose variables can be patched.
 _OLDEST = (0, 12)
@@ -36,38 +37,35 @@ def _patches() -> attribute_patches.Patches:
     )
 
 
+@functools.cache
+def _tape_patches() -> attribute_patches.Patches:
+    return attribute_patches.Patches(
+        [(nnx.Variable, "_raw_value", variables.wrap_raw_value)]
+    )
+
+
 @final
-class _FlaxScope:
+class _Scope:
     """A context manager that patches Flax; it may be entered again while it is open."""
 
     def __enter__(self) -> None:
         _patches().__enter__()
 
-    def __exit__(self, *exc: Any) -> None:
+    def __exit__(self, *exc: object) -> None:
         _patches().__exit__(*exc)
 
 
-SCOPE = _FlaxScope()
-
-
-@functools.cache
-def _tape_patches() -> attribute_patches.Patches:
-    return attribute_patches.Patches(
-        [(nnx.Variable, "_raw_value", tapes.wrap_raw_value)]
-    )
-
-
 @final
-class _FlaxTape:
+class _Tape:
     """A context manager that lets gradient tapes follow variables made outside."""
 
     def __enter__(self) -> None:
         _patches().__enter__()
         _tape_patches().__enter__()
 
-    def __exit__(self, *exc: Any) -> None:
+    def __exit__(self, *exc: object) -> None:
         _tape_patches().__exit__(*exc)
         _patches().__exit__(*exc)
 
 
-TAPE = _FlaxTape()
+HOOKS = library_hooks.Hooks(_Scope(), _Tape(), saving.KEEPER)

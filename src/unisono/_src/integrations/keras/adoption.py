@@ -12,18 +12,16 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, final
 
+import jax
 import keras
-from keras.src import tree
-from keras.src.backend import Variable as KerasVariable
-from keras.src.backend.common import stateless_scope
-from keras.src.backend.jax import trainer
-from keras.src.optimizers import base_optimizer
 
 from unisono._src.foundation import ambient, errors
+from unisono._src.integrations import kept_variables
 from unisono._src.integrations.keras import internals, variables
+from unisono._src.integrations.keras.internals import KerasVariable
 from unisono._src.state import frames
 from unisono._src.strategies import call_context, current, default
 
@@ -31,8 +29,8 @@ from unisono._src.strategies import call_context, current, default
 # outside when the scope ended in which it was made.
 STRATEGY = "distribute_strategy"
 _STRANGERS = "_unisono_strangers"
-_TRAINING = (base_optimizer.BaseOptimizer, keras.metrics.Metric)
-_KINDS = (keras.Layer, *_TRAINING, keras.random.SeedGenerator, KerasVariable)
+_TRAINING = (internals.BaseOptimizer, keras.metrics.Metric)
+_KINDS = (keras.Layer, *_TRAINING, keras.random.SeedGenerator, keras.Variable)
 
 
 @final
@@ -67,12 +65,12 @@ _members: weakref.WeakSet[Any] = weakref.WeakSet()
 
 def is_plain(variable: Any) -> bool:
     """Return whether a variable is one of Keras, kept by no strategy."""
-    return type(variable) is KerasVariable
+    return type(variable) is keras.Variable
 
 
 def _find_variables(obj: Any) -> list[Any]:
     """Return the variables that an object of Keras reaches, each once."""
-    if isinstance(obj, KerasVariable):
+    if isinstance(obj, keras.Variable):
         found = [obj]
     elif isinstance(obj, keras.random.SeedGenerator):
         found = [obj.state]
@@ -92,7 +90,7 @@ def _find_training_variables(model: Any) -> list[Any]:
     # A model of the program's own may have more optimizers than Keras knows.
     parts = [x for x in vars(model).values() if isinstance(x, _TRAINING)]
     parts += model.metrics
-    given = tree.flatten(internals.unlisted_metrics(model))
+    given = keras.tree.flatten(internals.unlisted_metrics(model))
     parts += [m for m in given if isinstance(m, keras.metrics.Metric)]
     return [v for part in parts for v in part.variables]
 
@@ -102,7 +100,7 @@ def _find_models(obj: Any) -> list[Any]:
     if not isinstance(obj, keras.Layer):
         return []
     found = internals.all_layers(obj)
-    return [x for x in found if isinstance(x, trainer.JAXTrainer)]
+    return [x for x in found if isinstance(x, internals.JAXTrainer)]
 
 
 # A model and its strategy.
@@ -129,7 +127,7 @@ def note_outside_variables() -> None:
     for reference in waiting:
         model = reference()
         # A model whose construction has failed has no layers.
-        if model is not None and hasattr(model, "_layers"):
+        if model is not None and internals.has_layers(model):
             _note_strangers(model)
 
 
@@ -245,32 +243,57 @@ def _check_free(owner: Any, strategy: Any, obj: Any) -> None:
         )
 
 
-# Reading a plain variable where a strategy runs.
+# Reading and writing a plain variable where a strategy, a program or a tape runs.
 
 
 def wrap_value(original: property) -> property:
-    """Return a `value` of Keras variables that brings in a variable made later.
+    """Return a `value` of Keras variables, for those that no strategy keeps.
 
-    It refuses to read a variable of no strategy in a program.
+    It brings in a variable that a model of the strategy got later, refuses to read
+    another one in a program, and lets open gradient tapes follow what it reads.
     """
     get = original.fget
+    assert get is not None
 
-    # mypy knows that a property may have no getter; this one has.
-    @functools.wraps(get)  # type: ignore[arg-type]
-    def value(self: Any) -> Any:
+    @functools.wraps(get)
+    def value(self: KerasVariable) -> jax.Array:
         # In a stateless scope Keras itself passes the values, and
         # nothing is read from here.
-        if is_plain(self) and not stateless_scope.in_stateless_scope():
-            is_compiled = frames.frame().is_compiled
-            if is_compiled or ambient.current().strategy is not None:
-                _look_for_owner(self)
-                if is_compiled:
-                    bring_into_program(self)
-                if not is_plain(self):
-                    return self.value
-        return get(self)  # type: ignore[misc]
+        if not is_plain(self) or internals.in_stateless_scope():
+            return get(self)
+        frame = ambient.current()
+        is_compiled = frames.frame().is_compiled
+        if is_compiled or frame.strategy is not None:
+            _look_for_owner(self)
+            if is_compiled:
+                bring_into_program(self)
+            if not is_plain(self):
+                return self.value
+        raw = internals.stored_value(self)
+        if frame.tape is None or raw is None:
+            return get(self)
+        followed = kept_variables.follow(frame.tape, self, raw, self.trainable)
+        return internals.autocast(self, followed)
 
     return property(value)
+
+
+def wrap_assign(original: Callable[..., None]) -> Callable[..., None]:
+    """Return a `_direct_assign` that stores no gradient, and no value of a trace."""
+
+    @functools.wraps(original)
+    def assign(self: KerasVariable, value: jax.Array) -> None:
+        if not is_plain(self) or internals.in_stateless_scope():
+            original(self, value)
+        elif frames.frame().is_compiled and self.__dict__.get("_value") is not None:
+            bring_into_program(self)
+            internals.store(self, value)  # It is another class's now.
+        elif ambient.current().tape is not None:
+            original(self, frames.strip_gradient(value))
+        else:
+            original(self, value)
+
+    return assign
 
 
 def _look_for_owner(variable: Any) -> None:

@@ -8,10 +8,14 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras.src.random import seed_generator
 
 from unisono._src.foundation.public_names import publish
-from unisono._src.integrations.keras import internals, positions, saving, scope
+from unisono._src.integrations.keras import (
+    backend_choice,
+    internals,
+    positions,
+    saving,
+)
 from unisono._src.saving.checkpoint import checkpoint as checkpoints
 from unisono._src.saving.checkpoint import manager, worker_meeting
 
@@ -66,7 +70,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         delete_checkpoint: bool = True,
     ) -> None:
         super().__init__()
-        if (obstacle := scope.find_obstacle()) is not None:
+        if (obstacle := backend_choice.find_obstacle()) is not None:
             raise RuntimeError(obstacle)
         if not backup_dir:
             raise ValueError("Empty `backup_dir` argument passed")
@@ -112,7 +116,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             model=self.model,
             input=self._input,
             random=positions.Randomness(),
-            seeds=seed_generator.global_seed_generator(),
+            seeds=internals.seed_generators.global_seed_generator(),
             metrics=self._metric_values(),
             epoch=0,
             batch=0,

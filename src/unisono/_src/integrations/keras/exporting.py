@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
-from keras.src.models import functional
 
 from unisono._src.execution import function, specs
 from unisono._src.integrations import kept_variables
-from unisono._src.integrations.keras import internals, scope, variables
+from unisono._src.integrations.keras import backend_choice, internals, variables
 from unisono._src.state.variables import Variable
 
 
@@ -27,7 +26,7 @@ def lend(variable: Any) -> Iterator[Variable]:
     if own.get("_kept") is not None:
         yield own["_kept"]
         return
-    value, kind, why = own.get("_value"), type(variable), scope.find_obstacle()
+    value, kind, why = own.get("_value"), type(variable), backend_choice.find_obstacle()
     if why is not None or value is None:
         missing = (
             f"The Keras variable {variable.path!r} has no value yet. Build the model."
@@ -88,7 +87,7 @@ def _check_takes(model: Any, count: int) -> None:
 
 def find_inputs(model: Any) -> dict[str, Any]:
     """Return the specs of a built model's arguments, by name; nothing if not known."""
-    if isinstance(model, functional.Functional):
+    if isinstance(model, internals.Functional):
         # What the program has declared, as the functional model takes it.
         declared = internals.declared_inputs(model)
         return {"inputs": keras.tree.map_structure(_to_spec, declared)}

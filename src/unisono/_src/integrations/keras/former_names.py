@@ -10,14 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import keras
-from keras.src import ops
-from keras.src.backend.jax import trainer
-from keras.src.optimizers import base_optimizer
-from keras.src.utils import io_utils
 
 from unisono._src.execution import gradient_tape
 from unisono._src.foundation.public_names import publish
-from unisono._src.integrations.keras import exporting, optimizers
+from unisono._src.integrations.keras import exporting, internals, optimizers
 from unisono._src.saving.export import model_description
 
 
@@ -148,7 +144,7 @@ def _may_replace(target: str, overwrite: bool) -> bool:
             f"A model is to be saved as the directory {target}, where there is "
             "something else. Remove it, or save to another path."
         )
-    return overwrite or io_utils.ask_to_proceed_with_overwrite(target)
+    return overwrite or internals.ask_to_proceed_with_overwrite(target)
 
 
 def _save_directory(save: Callable[[str], None], target: str) -> None:
@@ -245,7 +241,7 @@ def install() -> None:
 
     Objects come from Keras, so no namespace of ours can do this.
     """
-    metric, optimizer = keras.metrics.Metric, base_optimizer.BaseOptimizer
+    metric, optimizer = keras.metrics.Metric, internals.BaseOptimizer
     for owner, name, value in [
         (metric, "reset_states", _reset_states),
         (optimizer, "minimize", _minimize),
@@ -256,11 +252,11 @@ def install() -> None:
             setattr(owner, name, value)
     keras.Model.save = _wrap_save(keras.Model.save)
     # Outside scopes and functions, too: a loop of one's own with a LossScaleOptimizer.
-    ops.cond = optimizers.wrap_cond(ops.cond)
+    internals.ops.cond = optimizers.wrap_cond(internals.ops.cond)
     for step in ("train_step", "test_step", "predict_step"):
         maker = f"make_{step.removesuffix('_step')}_function"
-        wrapped = _wrap_maker(getattr(trainer.JAXTrainer, maker), step)
-        setattr(trainer.JAXTrainer, maker, wrapped)
+        wrapped = _wrap_maker(getattr(internals.JAXTrainer, maker), step)
+        setattr(internals.JAXTrainer, maker, wrapped)
 
 
 publish("unisono.keras.losses", Reduction)

@@ -11,12 +11,12 @@ import jax
 import keras
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
-from keras.src.trainers.data_adapters import data_adapter, data_adapter_utils
 
 from unisono._src.foundation import ambient, nest
 from unisono._src.input.api import dataset, distributed_dataset, iterators
 from unisono._src.input.loaders import dispatch
 from unisono._src.input.plan.seeds import Orders
+from unisono._src.integrations.keras import internals
 from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.values import distributed
 
@@ -84,7 +84,7 @@ def wrap_get_data_adapter(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @final
-class DatasetAdapter(data_adapter.DataAdapter):
+class DatasetAdapter(internals.DataAdapter):
     """Gives Keras the global batches of a dataset.
 
     Args:
@@ -163,9 +163,7 @@ class DatasetAdapter(data_adapter.DataAdapter):
                 "sample weights already. Leave it out, or multiply the sample weights "
                 "of the dataset by it."
             )
-        weight = data_adapter_utils.class_weight_to_sample_weights(
-            y, self._class_weight
-        )
+        weight = internals.class_weight_to_sample_weights(y, self._class_weight)
         return x, y, weight
 
     @property

@@ -7,9 +7,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from keras.src.backend import KerasTensor
-from keras.src.backend.common import stateless_scope
-from keras.src.optimizers import loss_scale_optimizer
+import keras
 
 from unisono._src.execution import contexts, function, sharded_update
 from unisono._src.foundation import ambient
@@ -52,7 +50,7 @@ def wrap_cond(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def cond(pred: Any, true_fn: Any, false_fn: Any) -> Any:
-        is_keras = isinstance(pred, KerasTensor) or stateless_scope.in_stateless_scope()
+        is_keras = isinstance(pred, keras.KerasTensor) or internals.in_stateless_scope()
         return (original if is_keras else control_flow.cond)(pred, true_fn, false_fn)
 
     return cond
@@ -148,7 +146,7 @@ def _compile_update(
 
 def _apply(optimizer: Any, original: Any, grads: list[Any], wanted: list[Any]) -> None:
     """Apply summed gradients, with the optimizer's own code."""
-    if not isinstance(optimizer, loss_scale_optimizer.LossScaleOptimizer):
+    if not isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         original(optimizer, grads, wanted)
         return
     # It decides inside `jax.lax.cond` whether to update. A variable that is assigned

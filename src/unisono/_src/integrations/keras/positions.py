@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
 import numpy as np
-from keras.src.trainers.data_adapters import data_adapter
 
 from unisono._src.integrations.keras import inputs, internals, stops
 from unisono._src.saving.checkpoint import worker_meeting
@@ -55,7 +54,7 @@ _randomness = Randomness()
 
 
 @final
-class PositionedAdapter(data_adapter.DataAdapter):
+class PositionedAdapter(internals.DataAdapter):
     """Gives Keras the batches of another adapter, from any position.
 
     A pass is one reading of the input. An epoch of Keras is one pass, or with

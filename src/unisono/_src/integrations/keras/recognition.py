@@ -14,12 +14,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
-from keras.src import tree
-from keras.src.trainers import data_adapters, trainer
 
 from unisono._src.foundation import ambient
 from unisono._src.integrations import attribute_patches
-from unisono._src.integrations.keras import adoption, inputs
+from unisono._src.integrations.keras import adoption, inputs, internals
 from unisono._src.training import metrics
 
 
@@ -29,7 +27,9 @@ def _wrap_compile(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def compile_model(self: Any, *args: Any, **kwargs: Any) -> None:
         given = [
-            x for x in tree.flatten((args, kwargs)) if isinstance(x, metrics.Metric)
+            x
+            for x in keras.tree.flatten((args, kwargs))
+            if isinstance(x, metrics.Metric)
         ]
         if given:
             twins = {id(x): _make_twin(x) for x in given}
@@ -89,11 +89,16 @@ def _warn_of_scope(model: Any) -> None:
     )
 
 
+@functools.cache
 def install() -> None:
-    """Replace the two functions; call it once."""
+    """Replace the two functions, when it is called first."""
     attribute_patches.Patches(
         [
-            (data_adapters, "get_data_adapter", inputs.wrap_get_data_adapter),
-            (trainer.Trainer, "compile", _wrap_compile),
+            (
+                internals.data_adapters,
+                "get_data_adapter",
+                inputs.wrap_get_data_adapter,
+            ),
+            (internals.Trainer, "compile", _wrap_compile),
         ]
     ).__enter__()

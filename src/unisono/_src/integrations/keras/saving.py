@@ -17,11 +17,6 @@ from typing import Any, final
 
 import jax.numpy as jnp
 import keras
-from keras.src import backend
-from keras.src.models import functional
-from keras.src.optimizers import base_optimizer
-from keras.src.trainers import compile_utils
-from keras.src.utils import naming
 
 from unisono._src.foundation import library_hooks
 from unisono._src.integrations.keras import exporting, internals
@@ -46,11 +41,11 @@ _INTERNAL = frozenset(
 _AUTOMATIC = re.compile(r"variable(_\d+)?")
 _NODES = (
     keras.Layer,
-    base_optimizer.BaseOptimizer,
+    internals.BaseOptimizer,
     keras.metrics.Metric,
     keras.random.SeedGenerator,
 )
-_KINDS = (*_NODES, backend.Variable)
+_KINDS = (*_NODES, keras.Variable)
 
 
 @final
@@ -141,7 +136,7 @@ class _UniqueNames:
 
 def _own_name(obj: Any) -> str:
     """Return the name that the program chose for an object, else that of its class."""
-    kind = naming.to_snake_case(type(obj).__name__)
+    kind = internals.to_snake_case(type(obj).__name__)
     name = getattr(obj, "name", None) or kind
     return kind if re.fullmatch(re.escape(kind) + r"(_\d+)?", name) else name
 
@@ -168,7 +163,7 @@ def _add_variables(names: _UniqueNames, obj: Any, variables: Iterable[Any]) -> N
     attributes = {
         id(value): name.lstrip("_")
         for name, value in vars(obj).items()
-        if isinstance(value, backend.Variable)
+        if isinstance(value, keras.Variable)
     }
     for variable in variables:
         chosen = "variable" if _AUTOMATIC.fullmatch(variable.name) else variable.name
@@ -178,7 +173,7 @@ def _add_variables(names: _UniqueNames, obj: Any, variables: Iterable[Any]) -> N
 def _add_attributes(names: _UniqueNames, obj: Any) -> None:
     """Add the objects with state, other than variables, that attributes refer to."""
     for name, value in vars(obj).items():
-        if name in _INTERNAL or isinstance(value, backend.Variable):
+        if name in _INTERNAL or isinstance(value, keras.Variable):
             continue
         if _has_state(value):
             names.add(name.lstrip("_"), value)
@@ -199,7 +194,7 @@ def _layer_children(layer: Any) -> dict[str, Any]:
 
 def _own_layers(layer: Any) -> list[Any]:
     """Return the layers in a layer's own list that no attribute refers to."""
-    if isinstance(layer, keras.Sequential | functional.Functional):
+    if isinstance(layer, keras.Sequential | internals.Functional):
         return [x for x in layer.layers if not isinstance(x, keras.layers.InputLayer)]
     # Layers that an attribute holds have its name; only the others need one of ours.
     held = [value for name, value in vars(layer).items() if name not in _INTERNAL]
@@ -222,7 +217,7 @@ def _optimizer_children(optimizer: Any) -> dict[str, Any]:
     for name, value in vars(optimizer).items():
         if name in _INTERNAL:
             continue
-        if isinstance(value, backend.Variable | base_optimizer.BaseOptimizer):
+        if isinstance(value, keras.Variable | internals.BaseOptimizer):
             names.add(name.lstrip("_"), value)
             reached |= {id(value)}
         elif _has_state(value):
@@ -242,7 +237,7 @@ def _slots(value: Any) -> dict[str, Any]:
 
 
 def _metric_children(metric: Any) -> dict[str, Any]:
-    if isinstance(metric, compile_utils.CompileMetrics):
+    if isinstance(metric, internals.CompileMetrics):
         return name_objects(metric.metrics)
     names = _UniqueNames()
     _add_variables(names, metric, internals.own_state(metric))
@@ -255,13 +250,13 @@ class _KerasKeeper(library_hooks.Keeper):
     """Finds the state of layers, models, optimizers, metrics, generators, variables."""
 
     def __getitem__(self, obj: Any) -> library_hooks.Held | dict[str, Any] | None:
-        if isinstance(obj, backend.Variable):
+        if isinstance(obj, keras.Variable):
             return _hold(obj)
         if isinstance(obj, keras.Model):
             _sync(obj)
         if isinstance(obj, keras.Layer):
             return _layer_children(obj)
-        if isinstance(obj, base_optimizer.BaseOptimizer):
+        if isinstance(obj, internals.BaseOptimizer):
             return _optimizer_children(obj)
         if isinstance(obj, keras.metrics.Metric):
             return _metric_children(obj)
@@ -301,7 +296,7 @@ KEEPER = _KerasKeeper()
 
 def _sync(model: Any) -> None:
     """Let a running `fit` store the values of its latest step in the variables."""
-    if getattr(model, "_jax_state_synced", True):
+    if internals.has_weights(model):
         return
     strategy = model.__dict__.get("distribute_strategy")
     if strategy is None:

@@ -15,13 +15,12 @@ from typing import Any, final
 
 import jax
 import jax.numpy as jnp
-from keras.src.backend import Variable as KerasVariable
-from keras.src.backend.common import stateless_scope
+import keras
 
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.integrations import kept_variables
-from unisono._src.integrations.keras import strategy_distribution
+from unisono._src.integrations.keras import internals, strategy_distribution
 from unisono._src.state import (
     assignment,
     frames,
@@ -48,7 +47,7 @@ _SYNCHRONIZATIONS = {
 
 
 @final
-class StrategyVariable(KerasVariable):
+class StrategyVariable(keras.Variable):
     """A Keras variable that was made in the scope of a strategy."""
 
     # Lower layers ask for this attribute to recognize a variable of a strategy.
@@ -73,8 +72,8 @@ class StrategyVariable(KerasVariable):
         kept = self.__dict__.get("_kept")
         if kept is None:
             return super().value
-        if stateless_scope.in_stateless_scope():
-            given = stateless_scope.get_stateless_scope().get_current_value(self)
+        if internals.in_stateless_scope():
+            given = internals.get_stateless_scope().get_current_value(self)
             if given is not None:
                 return self._maybe_autocast(_gather(self, kept, given))
         return self._maybe_autocast(_read(self, kept))
@@ -130,7 +129,7 @@ class StrategyVariable(KerasVariable):
 
     def _change(self, op: str, value: Any) -> Any:
         kept = self.__dict__.get("_kept")
-        if kept is None or stateless_scope.in_stateless_scope():
+        if kept is None or internals.in_stateless_scope():
             method = "assign_add" if op == assignment.ADD else "assign_sub"
             return getattr(super(), method)(value)
         value = jnp.broadcast_to(
@@ -164,7 +163,7 @@ class StrategyVariable(KerasVariable):
 
 def adopt(variable: Any) -> None:
     """Make a new Keras variable a `StrategyVariable` of the current strategy."""
-    if type(variable) is KerasVariable:
+    if type(variable) is keras.Variable:
         variable.__class__ = StrategyVariable
 
 
@@ -222,17 +221,26 @@ def wrap_init(original: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        in_scope = ambient.current().placement is not None
+        frame, found = ambient.current(), strategy_distribution.current()
+        if (
+            frame.tape is None
+            and frame.state is None
+            and not (frame.strategy or frame.placement or found)
+        ):
+            # The scope or the tape that is open is another thread's.
+            original(self, *args, **kwargs)
+            return
+        in_scope = frame.placement is not None
         if in_scope:
             strategy_distribution.check_alone()
-        if _may_be_split() or (in_scope and strategy_distribution.current() is None):
+        if _may_be_split() or (in_scope and found is None):
             # Usually the distribution adopts a variable when it gets its value. That
             # is too late for one that is created in parts; and after `clear_session`
             # Keras has no distribution any more.
             adopt(self)
         # A body that JAX traces by itself, such as that of `jax.checkpoint`, has no
         # frame. A value that is made in its trace would not outlive it.
-        if jax_traces.is_clean() or stateless_scope.in_stateless_scope():
+        if jax_traces.is_clean() or internals.in_stateless_scope():
             original(self, *args, **kwargs)
             return
         self.__dict__["_is_new"] = True
@@ -254,7 +262,7 @@ def _read(variable: StrategyVariable, kept: variables.Variable) -> Any:
     if frame.state is not None or frame.tape is not None:
         return reading.read(kept)
     is_training = strategy_distribution.is_training()
-    is_keras = is_training or stateless_scope.in_stateless_scope()
+    is_keras = is_training or internals.in_stateless_scope()
     cell = kept.state_cell
     has_value = cell.array is not None or cell.home is not None
     if is_keras and not jax_traces.is_clean() and has_value:
