@@ -566,7 +566,7 @@ class GradientTape:
                 "gradients (or jacobians)"
             )
         recording, inner = self._recording, ambient.current().tape
-        if _is_around(recording, inner) and inner.is_recording:
+        if inner and _is_around(recording, inner) and inner.is_recording:
             raise RuntimeError(
                 "The gradient of an outer GradientTape was asked for inside an inner "
                 "one, which could not follow it. Leave the inner block first, or "

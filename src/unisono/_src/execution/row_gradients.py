@@ -15,6 +15,8 @@ from unisono._src.values.jax_tapes import Recording
 
 def find_lookups(recording: Recording, sources: Sequence[Any]) -> list[Any]:
     """Return the keys by which a recording follows rows that were looked up."""
+    if not recording.lookups:
+        return []
     return [key for x in sources for key, _ in _lookups_of(recording, x)]
 
 
@@ -45,6 +47,8 @@ def join(
     Returns:
         An array; `IndexedSlices` if only rows of the source were used; or None.
     """
+    if not recording.lookups and len(dense) == len(sources):
+        return list(dense)  # No source has several parts.
     parts, given = iter(dense), iter(rows)
     made = []
     for x in sources:

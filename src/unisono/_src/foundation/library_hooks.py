@@ -126,7 +126,7 @@ class Keeper(abc.ABC):
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Hooks:
+class LibraryHooks:
     """What the integration of a library does.
 
     Attributes:
@@ -151,22 +151,24 @@ class Hooks:
     adopt: Callable[[Any, Any], None] | None = None
 
 
-@final
-class Companion:
+class Companion(abc.ABC):
     """The integration of one library, which loads when it is first needed.
 
     Args:
         module: the library's module; nothing happens before it is loaded.
-        load: loads the integration.
     """
 
-    def __init__(self, module: str, load: Callable[[], Hooks]) -> None:
-        self.module, self._load = module, load
+    def __init__(self, module: str) -> None:
+        self.module = module
 
     @functools.cached_property
-    def hooks(self) -> Hooks:
+    def hooks(self) -> LibraryHooks:
         """What the integration does."""
-        return self._load()
+        return self.load()
+
+    @abc.abstractmethod
+    def load(self) -> LibraryHooks:
+        """Load the integration."""
 
 
 _log = logging.getLogger("unisono")
@@ -268,47 +270,50 @@ def check_known(before: list[Companion]) -> None:
 
 
 @final
+@dataclasses.dataclass(frozen=True)
 class Locals:
     """A copy of the contents of loaded libraries' thread-local objects.
 
-    Args:
-        kept: the attributes of each object, and a copy of them.
+    Attributes:
+        objects: the attributes of each object.
+        copies: a copy of the attributes of each object.
     """
 
-    def __init__(self, kept: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
-        self._kept = kept
+    objects: list[dict[str, Any]]
+    copies: list[dict[str, Any]]
 
     @classmethod
     def capture(cls) -> Locals:
         """Return a copy of the objects' contents in this thread now."""
-        kept = []
+        found: list[dict[str, Any]] = []
         for name, companion in known.items():
             if name in sys.modules:
-                for library_object in companion.hooks.thread_locals:
-                    held = vars(library_object)
-                    kept.append((held, _copy(held)))
-        return cls(kept)
+                found.extend(map(vars, companion.hooks.thread_locals))
+        return cls(found, _copy(found))
 
     def make_blank(self) -> Locals:
         """Return the contents that the same objects have in a new thread."""
-        return Locals([(held, {}) for held, _ in self._kept])
+        return Locals(self.objects, [{} for _ in self.objects])
 
     def apply(self) -> None:
         """Give the objects these contents again."""
         # Into the same dict, which the thread-local object owns. And copied again,
         # because one copy may be applied several times.
-        for held, before in self._kept:
+        for held, before in zip(self.objects, _copy(self.copies), strict=True):
             held.clear()
-            held.update(_copy(before))
+            held.update(before)
 
 
-def _copy(held: dict[str, Any]) -> dict[str, Any]:
+def _copy(contents: list[dict[str, Any]]) -> list[dict[str, Any]]:
     # Libraries use lists as stacks, which change in place; all else they replace.
-    copied = dict(held)
-    for name, value in held.items():
-        if isinstance(value, list):
-            copied[name] = list(value)
-    return copied
+    copies = []
+    for held in contents:
+        copied = dict(held)
+        for name, value in held.items():
+            if isinstance(value, list):
+                copied[name] = list(value)
+        copies.append(copied)
+    return copies
 
 
 # The state that a checkpoint saves.

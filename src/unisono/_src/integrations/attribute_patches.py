@@ -57,10 +57,15 @@ class Patches:
     Args:
         patches: for each attribute its owner, its name, and a function that returns
             the replacement of the original.
+
+    Raises:
+        AttributeError: an owner has no such attribute.
     """
 
     def __init__(self, patches: Iterable[Patch]) -> None:
         self._patches = list(patches)
+        for owner, name, _ in self._patches:
+            getattr(owner, name)
         # What the owners had of their own, while a block is open.
         self._originals: list[tuple[object, str, object]] = []
         # What was found last, and its replacement.

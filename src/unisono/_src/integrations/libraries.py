@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
+from typing import final
 
 from unisono._src.foundation import library_hooks
 
 _HERE = __name__.rpartition(".")[0]
 
 
-def _load(module: str) -> library_hooks.Hooks:
-    """Import a module of this folder, and return its `HOOKS`."""
-    hooks: library_hooks.Hooks = importlib.import_module(f"{_HERE}.{module}").HOOKS
-    return hooks
+@final
+class _LazyCompanion(library_hooks.Companion):
+    """Loads the integration of a library from its folder, beside this module."""
+
+    def load(self) -> library_hooks.LibraryHooks:
+        """Import the integration's module `scope`, and return its `HOOKS`."""
+        folder = self.module.partition(".")[0]
+        scope = importlib.import_module(f"{_HERE}.{folder}.scope")
+        hooks: library_hooks.LibraryHooks = scope.HOOKS
+        return hooks
 
 
 def install() -> None:
     """Register Keras and Flax with scopes and checkpoints, without importing them."""
-    for library, module in (("keras", "keras.scope"), ("flax.nnx", "flax.scope")):
-        load = functools.partial(_load, module)
-        library_hooks.register(library_hooks.Companion(library, load))
+    for library in ("keras", "flax.nnx"):
+        library_hooks.register(_LazyCompanion(library))

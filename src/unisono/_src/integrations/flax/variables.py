@@ -22,12 +22,13 @@ from flax import nnx
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.integrations import kept_variables
+from unisono._src.integrations.flax import internals
 from unisono._src.state import assignment, frames, reading, variables
 from unisono._src.values import jax_tapes, jax_traces
 
 # The slot itself, which the property of the subclass hides. For a variable made in a
 # scope it holds the `unisono.Variable`, or a `_SplitState` around it.
-_raw_slot: Any = vars(nnx.Variable)["_raw_value"]
+_raw_slot = internals.RAW_VALUE
 # Kinds of variables that depend on the examples of a batch, and so are no state.
 TRANSIENT = (nnx.Intermediate, nnx.Cache)
 # Marks, in its metadata, a variable that was made in a scope inside a transformation.
@@ -287,8 +288,7 @@ def _adopt_below(node: Any) -> Any:
         is_marked = _MADE_INSIDE in found.get_metadata()
         # A variable without a value, as after `nnx.eval_shape`, stays marked.
         if is_marked and isinstance(found.get_raw_value(), jax.Array):
-            # NNX (Flax 0.12) has no public way to remove an entry.
-            del found._var_metadata[_MADE_INSIDE]  # noqa: SLF001
+            internals.remove_metadata(found, _MADE_INSIDE)
             _adopt(found)
     return node
 

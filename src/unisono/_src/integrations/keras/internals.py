@@ -15,6 +15,7 @@ tests of this module find that.
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import importlib
 from collections.abc import Callable, Iterator, Sequence
@@ -216,9 +217,11 @@ class KerasLayer(Protocol):
     _seed_generators: list[KerasSeedGenerator]
     _layers: list[KerasLayer]
 
+    @abc.abstractmethod
     def call(self, *args: Any, **kwargs: Any) -> object:
         """Compute the outputs."""
 
+    @abc.abstractmethod
     def _flatten_layers(self) -> Iterator[KerasLayer]: ...
 
 
@@ -254,7 +257,7 @@ class KerasModel(KerasLayer, Protocol):
     def _symbolic_build(self, *, data_batch: object) -> None: ...
 
 
-class FunctionalModel(KerasModel, Protocol):
+class FunctionalModel(Protocol):
     """A model whose inputs the program has declared."""
 
     _inputs_struct: object

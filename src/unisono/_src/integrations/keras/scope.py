@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @final
-class _Scope:
+class _KerasScope:
     """A context manager that patches Keras and makes the strategy its distribution.
 
     It may be entered again while it is open, and in several threads. Keras has a
@@ -43,6 +43,8 @@ class _Scope:
 
     def __enter__(self) -> None:
         recognition.install()
+        # First, because this may raise: a Keras to come may lack a name.
+        of_variables, of_scopes = patches.of_variables(), patches.of_scopes()
         placement = ambient.current().placement
         outer = keras.distribution.distribution()
         found = outer if isinstance(outer, StrategyDistribution) else None
@@ -54,13 +56,14 @@ class _Scope:
         if is_free and (found is None or found.placement is not placement):
             found = StrategyDistribution(placement, variables.adopt, outer=outer)
             keras.distribution.set_distribution(found)
-        patches.of_variables().__enter__()
-        patches.of_scopes().__enter__()
+        of_variables.__enter__()
+        of_scopes.__enter__()
         if found is not None:
             found.depth += 1
 
     def __exit__(self, *exc: object) -> None:
-        found = strategy_distribution.current()
+        inner = keras.distribution.distribution()
+        found = inner if isinstance(inner, StrategyDistribution) else None
         if found is not None:
             found.depth -= 1
         if found is None or found.depth == 0:
@@ -109,9 +112,9 @@ def _adopt(obj: object, strategy: Strategy) -> None:
             training.attach(model, strategy)
 
 
-def _make_hooks() -> library_hooks.Hooks:
+def _make_hooks() -> library_hooks.LibraryHooks:
     """Return the hooks of this Keras, which may be one that cannot be distributed."""
-    scope: contextlib.AbstractContextManager[None] = _Scope()
+    scope: contextlib.AbstractContextManager[None] = _KerasScope()
     tape: contextlib.AbstractContextManager[None] = patches.of_variables()
     introduce: Callable[[], None] | None = recognition.install
     if not backend_choice.is_new_enough():
@@ -121,7 +124,9 @@ def _make_hooks() -> library_hooks.Hooks:
         scope = attribute_patches.Patches([refusal])
         tape, introduce = contextlib.nullcontext(), None
     threads = internals.thread_locals()
-    return library_hooks.Hooks(scope, tape, saving.KEEPER, threads, introduce, _adopt)
+    return library_hooks.LibraryHooks(
+        scope, tape, saving.KEEPER, threads, introduce, _adopt
+    )
 
 
 HOOKS = _make_hooks()
