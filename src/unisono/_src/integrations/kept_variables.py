@@ -7,11 +7,12 @@ scope are followed by gradient tapes.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from unisono._src.foundation import ambient, library_hooks
 from unisono._src.foundation.options import VariableAggregation
@@ -19,8 +20,12 @@ from unisono._src.state import assignment, frames, reading, servers, variables
 from unisono._src.state.storage import Policy
 from unisono._src.values import collectives, jax_tapes, jax_traces
 
+T = TypeVar("T")
+# The first value of a variable, or a function that returns it.
+Initial = jax.Array | Callable[[], jax.Array]
 
-def make(value: Any, **options: Any) -> variables.Variable:
+
+def make(value: Initial, **options: Any) -> variables.Variable:
     """Return a new variable of the current strategy.
 
     The variable is created at once, even while a program is being traced: a layer
@@ -47,7 +52,7 @@ def make(value: Any, **options: Any) -> variables.Variable:
 
 
 @contextlib.contextmanager
-def _leave_trace(value: Any) -> Iterator[None]:
+def _leave_trace(value: object) -> Iterator[None]:
     """Run a block outside every trace and program, unless `value` belongs to one."""
     if isinstance(value, jax.core.Tracer):
         yield
@@ -56,7 +61,7 @@ def _leave_trace(value: Any) -> Iterator[None]:
         yield
 
 
-def aggregation_of_state(dtype: Any) -> VariableAggregation:
+def aggregation_of_state(dtype: DTypeLike) -> VariableAggregation:
     """Return the aggregation of state that no gradient changes, such as averages.
 
     Replicas compute a moving average from their own part of the batch. TensorFlow lets
@@ -67,7 +72,7 @@ def aggregation_of_state(dtype: Any) -> VariableAggregation:
     return VariableAggregation.MEAN if is_float else VariableAggregation.NONE
 
 
-def assign(kept: variables.Variable, op: str, value: Any) -> None:
+def assign(kept: variables.Variable, op: str, value: jax.Array) -> None:
     """Assign to a variable by the rules of the running context.
 
     Two cases are allowed here that `unisono.Variable` refuses, as TensorFlow does,
@@ -99,7 +104,7 @@ def assign(kept: variables.Variable, op: str, value: Any) -> None:
     assignment.assign(kept, op, value, False)
 
 
-def _add_to_copies(kept: variables.Variable, value: Any) -> None:
+def _add_to_copies(kept: variables.Variable, value: jax.Array) -> None:
     """Add to the aggregate of an ON_READ variable, outside replicas and programs."""
     # Copy by copy: their aggregate, which is read from all workers, is not needed, and
     # what other threads add meanwhile stays.
@@ -112,8 +117,8 @@ def _add_to_copies(kept: variables.Variable, value: Any) -> None:
 
 
 def follow(
-    tape: jax_tapes.Recording, variable: Any, raw: Any, is_trainable: bool
-) -> Any:
+    tape: jax_tapes.Recording, variable: object, raw: T, is_trainable: bool
+) -> T:
     """Return the array of a variable so that open tapes follow it.
 
     Args:

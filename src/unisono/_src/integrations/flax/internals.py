@@ -7,7 +7,7 @@ first used. `MEMBERS` lists the members of variables. All are those of Flax 0.12
 from __future__ import annotations
 
 import importlib
-from types import ModuleType
+from types import MemberDescriptorType, ModuleType
 from typing import Any
 
 import flax
@@ -69,7 +69,7 @@ def find_missing() -> list[str]:
 
 # The class of the classes of variables, and the slot that has a variable's value.
 VARIABLE_CLASS: type = type(nnx.Variable)
-RAW_VALUE: Any = vars(nnx.Variable)["_raw_value"]
+RAW_VALUE: MemberDescriptorType = vars(nnx.Variable)["_raw_value"]
 
 
 def check_version() -> None:

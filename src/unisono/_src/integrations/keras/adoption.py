@@ -21,9 +21,10 @@ import keras
 from unisono._src.foundation import ambient, errors
 from unisono._src.integrations import kept_variables
 from unisono._src.integrations.keras import internals, variables
-from unisono._src.integrations.keras.internals import KerasVariable
+from unisono._src.integrations.keras.internals import KerasModel, KerasVariable
 from unisono._src.state import frames
 from unisono._src.strategies import call_context, current, default
+from unisono._src.strategies.base import Strategy
 
 # Under these names a model has its strategy, and the variables that it had found made
 # outside when the scope ended in which it was made.
@@ -40,7 +41,7 @@ class _Strangers:
     An object of its own, because Keras and checkpoints look into containers.
     """
 
-    def __init__(self, found: Iterable[Any]) -> None:
+    def __init__(self, found: Iterable[KerasVariable]) -> None:
         self._found = list(found)
 
     def __contains__(self, variable: object) -> bool:
@@ -52,23 +53,23 @@ class _Strangers:
 class _Made(ambient.PerThread):
     """The models that were made in the scope that is open in this thread."""
 
-    models: tuple[Any, ...] = ()
+    models: tuple[weakref.ref[KerasModel], ...] = ()
 
 
 _made = _Made()
 # All models that have a strategy.
-_members: weakref.WeakSet[Any] = weakref.WeakSet()
+_members: weakref.WeakSet[KerasModel] = weakref.WeakSet()
 
 
 # What an object consists of.
 
 
-def is_plain(variable: Any) -> bool:
+def is_plain(variable: object) -> bool:
     """Return whether a variable is one of Keras, kept by no strategy."""
     return type(variable) is keras.Variable
 
 
-def _find_variables(obj: Any) -> list[Any]:
+def _find_variables(obj: Any) -> list[KerasVariable]:
     """Return the variables that an object of Keras reaches, each once."""
     if isinstance(obj, keras.Variable):
         found = [obj]
@@ -83,7 +84,7 @@ def _find_variables(obj: Any) -> list[Any]:
     return list({id(v): v for v in found}.values())
 
 
-def _find_training_variables(model: Any) -> list[Any]:
+def _find_training_variables(model: KerasModel) -> list[KerasVariable]:
     """Return the variables of a model's optimizer and metrics."""
     if not model.compiled:
         return []
@@ -95,7 +96,7 @@ def _find_training_variables(model: Any) -> list[Any]:
     return [v for part in parts for v in part.variables]
 
 
-def _find_models(obj: Any) -> list[Any]:
+def _find_models(obj: object) -> list[KerasModel]:
     """Return the models among the layers that an object reaches."""
     if not isinstance(obj, keras.Layer):
         return []
@@ -106,13 +107,13 @@ def _find_models(obj: Any) -> list[Any]:
 # A model and its strategy.
 
 
-def enroll(model: Any, strategy: Any) -> None:
+def enroll(model: KerasModel, strategy: Strategy) -> None:
     """Make a model a member of a strategy."""
     model.__dict__[STRATEGY] = strategy
     _members.add(model)
 
 
-def note_new_model(model: Any) -> None:
+def note_new_model(model: KerasModel) -> None:
     """Remember that a model is being made in the scope that is open in this thread."""
     _made.models += (weakref.ref(model),)
 
@@ -131,7 +132,7 @@ def note_outside_variables() -> None:
             _note_strangers(model)
 
 
-def _note_strangers(model: Any) -> _Strangers:
+def _note_strangers(model: KerasModel) -> _Strangers:
     """Note the variables of a model that are in no strategy, and return them."""
     found = model.__dict__[_STRANGERS] = _Strangers(
         v
@@ -145,7 +146,7 @@ def _note_strangers(model: Any) -> _Strangers:
     return found
 
 
-def bring_in(model: Any) -> None:
+def bring_in(model: KerasModel) -> None:
     """Bring the variables that a model got outside the scope into its strategy.
 
     Optimizer and metrics are always brought in. Weights are if the model got them after
@@ -160,7 +161,7 @@ def bring_in(model: Any) -> None:
         _forget_programs(model)
 
 
-def _convert(found: Iterable[Any], strategy: Any) -> bool:
+def _convert(found: Iterable[KerasVariable], strategy: Strategy) -> bool:
     """Turn the plain ones among some variables into variables of a strategy.
 
     Returns:
@@ -183,12 +184,12 @@ def _convert(found: Iterable[Any], strategy: Any) -> bool:
     return bool(wanted)
 
 
-def _forget_programs(model: Any) -> None:
+def _forget_programs(model: KerasModel) -> None:
     """Make Keras compile its steps again, which were made for other variables."""
     model.train_function = model.test_function = model.predict_function = None
 
 
-def adopt(obj: Any, strategy: Any) -> list[Any]:
+def adopt(obj: object, strategy: Strategy) -> list[KerasModel]:
     """Bring an object of Keras and all that it reaches into a strategy.
 
     Args:
@@ -210,14 +211,15 @@ def adopt(obj: Any, strategy: Any) -> list[Any]:
         )
     found, models = _find_variables(obj), _find_models(obj)
     for model in models:
-        _check_free(model.__dict__.get(STRATEGY), strategy, model)
+        owner = model.__dict__.get(STRATEGY)
+        _check_free(owner, strategy, f"model {model.name!r}")
         if not internals.has_weights(model):
             raise RuntimeError(
                 f"The model {model.name!r} is being trained by a running `fit`, which "
                 "has its weights. Call strategy.adopt before or after it."
             )
     for variable in found:
-        _check_free(_find_owner(variable), strategy, variable)
+        _check_free(_find_owner(variable), strategy, f"variable {variable.path!r}")
     _convert(found, strategy)
     for model in models:
         model.__dict__[_STRANGERS] = _Strangers(())
@@ -225,17 +227,15 @@ def adopt(obj: Any, strategy: Any) -> list[Any]:
     return models
 
 
-def _find_owner(variable: Any) -> Any:
+def _find_owner(variable: KerasVariable) -> Strategy | None:
     """Return the strategy of a variable; None if it has none, or no value yet."""
     kept = variable.__dict__.get("_kept")
     return None if kept is None else kept.distribute_strategy or default.instance()
 
 
-def _check_free(owner: Any, strategy: Any, obj: Any) -> None:
+def _check_free(owner: Strategy | None, strategy: Strategy, what: str) -> None:
     """Raise if a model or variable belongs to another strategy."""
     if owner is not None and owner is not strategy:
-        is_model = isinstance(obj, keras.Model)
-        what = f"model {obj.name!r}" if is_model else f"variable {obj.path!r}"
         raise ValueError(
             f"The {what} belongs to {owner!r} and cannot be adopted by {strategy!r}: "
             "it can have one strategy only. Make a copy with keras.models.clone_model "
@@ -296,7 +296,7 @@ def wrap_assign(original: Callable[..., None]) -> Callable[..., None]:
     return assign
 
 
-def _look_for_owner(variable: Any) -> None:
+def _look_for_owner(variable: KerasVariable) -> None:
     """Bring in the models of the current strategy that have a variable."""
     if "_unisono_unowned" in variable.__dict__:
         return  # A loop may read it at every step, so the search is done only once.
@@ -310,7 +310,7 @@ def _look_for_owner(variable: Any) -> None:
         variable.__dict__["_unisono_unowned"] = True
 
 
-def bring_into_program(variable: Any) -> None:
+def bring_into_program(variable: KerasVariable) -> None:
     """Let a program that is being traced have a variable made outside every scope.
 
     A program of no strategy makes it a variable of the default strategy.
@@ -335,7 +335,7 @@ def bring_into_program(variable: Any) -> None:
 # Loops.
 
 
-def check_members(model: Any) -> None:
+def check_members(model: KerasModel) -> None:
     """Raise if a variable of a model was made outside the scope of its strategy.
 
     Raises:
@@ -353,4 +353,4 @@ def check_members(model: Any) -> None:
             )
             raise errors.add_section(ValueError(message), "Not created in the scope")
     for variable in _find_training_variables(model):
-        _check_free(_find_owner(variable), strategy, variable)
+        _check_free(_find_owner(variable), strategy, f"variable {variable.path!r}")

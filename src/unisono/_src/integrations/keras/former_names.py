@@ -14,6 +14,12 @@ import keras
 from unisono._src.execution import gradient_tape
 from unisono._src.foundation.public_names import publish
 from unisono._src.integrations.keras import exporting, internals, optimizers
+from unisono._src.integrations.keras.internals import (
+    KerasMetric,
+    KerasModel,
+    KerasOptimizer,
+    KerasVariable,
+)
 from unisono._src.saving.export import model_description
 
 
@@ -79,10 +85,10 @@ def load_model(
 
 
 def save_model(
-    model: Any,
+    model: KerasModel,
     filepath: str | os.PathLike[str],
     overwrite: bool = True,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> None:
     """Saves a model of Keras, as ``model.save(filepath)`` does.
 
@@ -112,11 +118,11 @@ def _wrap_save(original: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(original)
     def save(
-        self: Any,
-        filepath: Any,
+        self: KerasModel,
+        filepath: str | os.PathLike[str],
         overwrite: bool = True,
         zipped: bool | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         kind = kwargs.get("save_format")
         is_bare = not os.path.splitext(os.fspath(filepath))[1]
@@ -164,7 +170,7 @@ def _save_directory(save: Callable[[str], None], target: str) -> None:
         os.replace(made, target)
 
 
-def _wrap_maker(original: Callable[..., Any], step: str) -> Callable[..., Any]:
+def _wrap_maker(original: Callable[..., object], step: str) -> Callable[..., object]:
     """Return a method that compiles a step, and refuses one written for TensorFlow.
 
     Raises:
@@ -172,7 +178,7 @@ def _wrap_maker(original: Callable[..., Any], step: str) -> Callable[..., Any]:
     """
 
     @functools.wraps(original)
-    def make(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def make(self: KerasModel, *args: object, **kwargs: object) -> object:
         try:
             # Keras on JAX would fail within the trace, with
             # an error about its own code.
@@ -191,17 +197,17 @@ def _wrap_maker(original: Callable[..., Any], step: str) -> Callable[..., Any]:
     return make
 
 
-def _reset_states(self: Any) -> None:
+def _reset_states(self: KerasMetric) -> None:
     """Resets the metric; this is the old name of `reset_state`."""
     self.reset_state()
 
 
 def _minimize(
-    self: Any,
-    loss: Any,
-    var_list: Sequence[Any] | Callable[[], Sequence[Any]],
+    self: KerasOptimizer,
+    loss: object,
+    var_list: Sequence[KerasVariable] | Callable[[], Sequence[KerasVariable]],
     tape: gradient_tape.GradientTape | None = None,
-) -> Any:
+) -> object:
     """Updates variables so that a loss gets smaller, by the gradient of a tape.
 
     The loss is a number that `tape` has recorded, or a function that returns it.
@@ -220,18 +226,20 @@ def _minimize(
     return self.apply_gradients(zip(found, variables, strict=True))
 
 
-def _save_spec(self: Any, dynamic_batch: bool = True) -> Any:
+def _save_spec(
+    self: KerasModel, dynamic_batch: bool = True
+) -> tuple[tuple[object, ...], dict[str, object]] | None:
     """Returns the specs of arguments, and of keywords; None if they are not known."""
     inputs = exporting.find_inputs(self) if self.built else {}
     return (tuple(inputs.values()), {}) if inputs else None
 
 
-def _get_rate(self: Any) -> Any:
+def _get_rate(self: KerasOptimizer) -> object:
     """The learning rate; this is the old name of `learning_rate`."""
     return self.learning_rate
 
 
-def _set_rate(self: Any, value: Any) -> None:
+def _set_rate(self: KerasOptimizer, value: object) -> None:
     self.learning_rate = value
 
 

@@ -175,6 +175,9 @@ class KerasMetric(Protocol):
     def update_state(self, *args: object, **kwargs: object) -> object:
         """Add examples."""
 
+    def reset_state(self) -> None:
+        """Forget all examples."""
+
 
 class KerasOptimizer(Protocol):
     """An optimizer."""
@@ -237,6 +240,8 @@ class KerasModel(KerasLayer, Protocol):
     """A model."""
 
     compiled: bool
+    input_dtype: str
+    optimizer: KerasOptimizer | None
     metrics: list[KerasMetric]
     stop_training: bool
     train_function: object
@@ -250,6 +255,9 @@ class KerasModel(KerasLayer, Protocol):
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         """Compute the outputs."""
+
+    def save(self, filepath: object, *args: object, **kwargs: object) -> None:
+        """Save the model."""
 
     def jax_state_sync(self) -> None:
         """Store the state of a running loop in the variables."""

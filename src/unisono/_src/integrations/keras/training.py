@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import types
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeGuard
 
 import jax
 import keras
@@ -28,9 +28,15 @@ from unisono._src.integrations.keras import (
     strategy_distribution,
     variables,
 )
+from unisono._src.integrations.keras.internals import (
+    EpochIterator,
+    KerasModel,
+    KerasVariable,
+)
 from unisono._src.machines import topology
 from unisono._src.machines.topology import Topology
 from unisono._src.strategies import call_context, default
+from unisono._src.strategies.base import Strategy
 from unisono._src.values import collectives
 from unisono._src.workers import watchdog
 
@@ -55,6 +61,9 @@ _KINDS = (
 )
 # The arguments of `fit` from which Keras makes a data adapter.
 _INPUT = ("x", "y", "sample_weight", "batch_size", "steps_per_epoch", "class_weight")
+# The values of the variables of a step, in one list for each of these parts.
+_State = Sequence[Sequence[jax.Array]]
+_Step = Callable[[_State, object], tuple[object, _State]]
 _throttle = topology.THROTTLE
 
 
@@ -65,7 +74,7 @@ def wrap_init(original: Callable[..., None]) -> Callable[..., None]:
     """Return an `__init__` of models that attaches them to the current strategy."""
 
     @functools.wraps(original)
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+    def init(self: KerasModel, *args: object, **kwargs: object) -> None:
         original(self, *args, **kwargs)
         strategy = _find_strategy()
         if strategy is not None and _STRATEGY not in self.__dict__:
@@ -75,7 +84,7 @@ def wrap_init(original: Callable[..., None]) -> Callable[..., None]:
     return init
 
 
-def _find_strategy() -> Any:
+def _find_strategy() -> Strategy | None:
     """Return the strategy whose scope is open in this thread, or None."""
     strategy = ambient.current().strategy
     if strategy is None and strategy_distribution.current() is not None:
@@ -83,7 +92,7 @@ def _find_strategy() -> Any:
     return strategy
 
 
-def attach(model: Any, strategy: Any) -> None:
+def attach(model: KerasModel, strategy: Strategy) -> None:
     """Attach a model to a strategy: its methods then enter the scope by themselves."""
     # The methods are replaced on the object, as Keras does with `build`. So models
     # made outside scopes are untouched.
@@ -96,11 +105,11 @@ def attach(model: Any, strategy: Any) -> None:
 
 
 @functools.cache
-def _make_loop_method(name: str) -> Callable[..., Any]:
+def _make_loop_method(name: str) -> Callable[..., object]:
     """Return a method that runs a loop of Keras in the strategy of its model."""
 
     @functools.wraps(getattr(keras.Model, name))
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(self: KerasModel, *args: Any, **kwargs: Any) -> object:
         strategy = self.__dict__[_STRATEGY]
         if name == "fit" and server_fit.is_needed(strategy):
             with strategy.scope():
@@ -115,11 +124,11 @@ def _make_loop_method(name: str) -> Callable[..., Any]:
 
 
 @functools.cache
-def _make_scoped_method(name: str) -> Callable[..., Any]:
+def _make_scoped_method(name: str) -> Callable[..., object]:
     """Return a method that runs in the scope of its model's strategy."""
 
     @functools.wraps(getattr(keras.Model, name))
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(self: KerasModel, *args: object, **kwargs: object) -> object:
         with self.__dict__[_STRATEGY].scope():
             result = getattr(type(self), name)(self, *args, **kwargs)
             adoption.bring_in(self)
@@ -128,14 +137,14 @@ def _make_scoped_method(name: str) -> Callable[..., Any]:
     return method
 
 
-def wrap_loop(original: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_loop(original: Callable[..., object]) -> Callable[..., object]:
     """Return a loop of Keras that also takes datasets of unisono.
 
     In a scope the loop raises `ValueError` for a model that was made outside of it.
     """
 
     @functools.wraps(original)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(self: KerasModel, *args: object, **kwargs: object) -> object:
         strategy = ambient.current().strategy
         if strategy is not None and self.__dict__.get(_STRATEGY) is not strategy:
             raise ValueError(
@@ -160,7 +169,7 @@ def wrap_loop(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _prepare(
-    strategy: Any, method: Any, given: dict[str, Any]
+    strategy: Strategy, method: Callable[..., object], given: dict[str, Any]
 ) -> stops.Agreement | None:
     """Change the arguments of a loop of Keras for several workers, and for backups.
 
@@ -192,7 +201,7 @@ def _prepare(
     return agreement
 
 
-def _as_list(callbacks: Any) -> list[Any]:
+def _as_list(callbacks: object) -> list[Any]:
     """Return the callbacks of a list, of a `CallbackList`, or the only one."""
     found = getattr(callbacks, "callbacks", callbacks) or []
     return list(found) if isinstance(found, list | tuple) else [found]
@@ -227,7 +236,7 @@ def _position_input(
 
 
 @contextlib.contextmanager
-def _enter_loop(model: Any) -> Iterator[None]:
+def _enter_loop(model: KerasModel) -> Iterator[None]:
     """Run a block in which Keras' programs take the variables of `model` whole."""
     strategy = model.__dict__[_STRATEGY]
     # A loop in a loop, such as `evaluate` in a callback: the state is the outer one's.
@@ -257,11 +266,13 @@ def _enter_loop(model: Any) -> Iterator[None]:
 # The state of the latest step, which survives whatever is raised.
 
 
-def wrap_make_function(original: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_make_function(original: Callable[..., object]) -> Callable[..., object]:
     """Return a `_make_function` whose steps record the state that they return."""
 
     @functools.wraps(original)
-    def make(self: Any, step_function: Any, *args: Any, **kwargs: Any) -> Any:
+    def make(
+        self: KerasModel, step_function: _Step, *args: object, **kwargs: object
+    ) -> object:
         strategy = self.__dict__.get(_STRATEGY)
         placement = None if strategy is None else call_context.find_placement(strategy)
         if placement is None:
@@ -282,7 +293,7 @@ def wrap_state_sync(original: Callable[..., None]) -> Callable[..., None]:
     """
 
     @functools.wraps(original)
-    def sync(self: Any) -> None:
+    def sync(self: KerasModel) -> None:
         found = strategy_distribution.current()
         if found is None or not found.is_training:
             original(self)
@@ -297,7 +308,7 @@ def wrap_state_sync(original: Callable[..., None]) -> Callable[..., None]:
     return sync
 
 
-def _renew_state(model: Any) -> None:
+def _renew_state(model: KerasModel) -> None:
     """Let Keras store the state of the latest step, or nothing if it is gone.
 
     Keras itself knows the state after the latest execution, which may have several
@@ -316,12 +327,12 @@ def _renew_state(model: Any) -> None:
     internals.set_loop_state(model, state)
 
 
-def _record_state(model: Any, step: Any, is_throttled: bool) -> Callable[..., Any]:
+def _record_state(model: KerasModel, step: _Step, is_throttled: bool) -> _Step:
     """Return a step that records the state that it returns in its model."""
     own = model.__dict__
 
-    def run(state: Any, data: Any) -> Any:
-        done: list[Any] = []
+    def run(state: _State, data: object) -> tuple[object, _State]:
+        done: list[tuple[object, _State]] = []
         try:
             # Call and store are one instruction of Python. The step donates the old
             # state, so an interrupt between the two would lose both.
@@ -341,7 +352,7 @@ def _record_state(model: Any, step: Any, is_throttled: bool) -> Callable[..., An
     return run
 
 
-def _watch_step(step: Callable[..., Any], topology: Topology) -> Callable[..., Any]:
+def _watch_step(step: _Step, topology: Topology) -> _Step:
     """Return a step in which workers watch each other and get all of the outputs.
 
     Args:
@@ -351,10 +362,10 @@ def _watch_step(step: Callable[..., Any], topology: Topology) -> Callable[..., A
     name = getattr(step, "__name__", "step")
     whole = jax.jit(lambda x: x, out_shardings=topology.replicated_sharding)
 
-    def own(x: Any) -> Any:
+    def own(x: jax.Array) -> jax.Array:
         return collectives.own_copy(x if x.is_fully_replicated else whole(x))
 
-    def run(state: Any, data: Any) -> Any:
+    def run(state: _State, data: object) -> tuple[object, _State]:
         watchdog.enter((f"Keras {name}", [x.shape for x in jax.tree.leaves(data)]))
         try:
             outputs, new = step(state, data)
@@ -367,7 +378,7 @@ def _watch_step(step: Callable[..., Any], topology: Topology) -> Callable[..., A
     return run
 
 
-def _rescue(model: Any) -> None:
+def _rescue(model: KerasModel) -> None:
     """Give every variable of a model the latest value that still exists."""
     latest = model.__dict__.pop(_LATEST, None) or ()
     internals.set_loop_state(model, None)
@@ -381,11 +392,11 @@ def _rescue(model: Any) -> None:
             variable.take_back()
 
 
-def _is_ours(variable: Any) -> bool:
+def _is_ours(variable: object) -> TypeGuard[variables.StrategyVariable]:
     return isinstance(variable, variables.StrategyVariable)
 
 
-def _state_variables(model: Any, count: int) -> list[Any]:
+def _state_variables(model: KerasModel, count: int) -> list[list[KerasVariable]]:
     """Return the variables of a step's state, in lists as the state has them.
 
     Args:
@@ -404,12 +415,12 @@ def _kinds(count: int) -> tuple[str, ...]:
     return {0: (), 2: _KINDS[:2], 3: (*_KINDS[:2], _KINDS[3]), 4: _KINDS}[count]
 
 
-def _optimizer_variables(model: Any) -> list[Any]:
+def _optimizer_variables(model: KerasModel) -> list[KerasVariable]:
     optimizer = getattr(model, "optimizer", None)
     return [] if optimizer is None else optimizer.variables
 
 
-def wrap_batch_iterator(original: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_batch_iterator(original: Callable[..., object]) -> Callable[..., object]:
     """Return a `_get_distributed_iterator` that lays out each batch by its own size.
 
     Keras uses the layout of the first batch of an epoch for all, which does not fit a
@@ -417,7 +428,7 @@ def wrap_batch_iterator(original: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(original)
-    def iterate(self: Any, distribution: Any) -> Any:
+    def iterate(self: EpochIterator, distribution: object) -> object:
         if not isinstance(distribution, strategy_distribution.StrategyDistribution):
             return original(self, distribution)
         return distribution.batches(self.data_adapter.get_jax_iterator())
