@@ -150,6 +150,10 @@ BUDGETS = {
     "eager all_reduce": (150, 15),
     "next batch of rows": (40, 10),
     "closure": (210, 25),
+    "tape": (140, 16),
+    "tape, keras loaded": (145, 17),
+    "run with a tape": (375, 25),
+    "run with a tape, keras loaded": (400, 29),
 }
 
 

@@ -8,7 +8,9 @@ another, because a user's function may call the highest layer.
 import collections
 import contextlib
 import dataclasses
+import importlib
 import json
+import os
 import sys
 
 import jax.numpy as jnp
@@ -259,6 +261,23 @@ def schedule(directory):
     strategy.shutdown()
 
 
+def tapes():
+    """Returns the walks of gradient tapes, by name."""
+    strategy, alone = mirrored(2), uni.Variable(1.0)
+    with strategy.scope():
+        weight = uni.Variable(1.0)
+
+    def differentiate(variable):
+        with uni.GradientTape() as tape:
+            loss = variable * variable
+        return tape.gradient(loss, variable)
+
+    return {
+        "tape": lambda: differentiate(alone),
+        "run with a tape": lambda: strategy.run(lambda: differentiate(weight)),
+    }
+
+
 def everyday():
     """Returns the walks that users repeat, by name, as functions without arguments."""
     strategy, one = mirrored(2), jnp.ones(2)
@@ -306,11 +325,17 @@ def everyday():
     }
 
 
-def count_everyday():
+def loaded(library):
+    """Returns the walks that a library changes, with the library loaded."""
+    importlib.import_module(library)
+    return {f"{name}, {library} loaded": walk for name, walk in tapes().items()}
+
+
+def count(walks):
     """Returns the calls, the modules and the most frequent calls of each walk."""
     return {
         name: [seen.count, sorted(seen.modules), seen.calls.most_common(10)]
-        for name, walk in everyday().items()
+        for name, walk in walks.items()
         for seen in [steady(walk)]
     }
 
@@ -318,4 +343,8 @@ def count_everyday():
 if __name__ == "__main__":
     # Run in a new process, because libraries that other tests loaded add calls.
     uni.config.set_virtual_devices(2)
-    print(json.dumps(count_everyday()))
+    found = count(everyday() | tapes())
+    # Then with libraries, of which a program that has not loaded them sees nothing.
+    os.environ.setdefault("KERAS_BACKEND", "jax")
+    found |= count(loaded("keras"))
+    print(json.dumps(found))

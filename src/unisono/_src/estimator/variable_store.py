@@ -73,7 +73,9 @@ class VariableStore:
                 # Keras numbers layers without a name through the life of the process.
                 # Numbering starts again here, so every call finds `dense/kernel`. The
                 # module imports Keras, so it is imported only if the program did so.
-                names = importlib.import_module("unisono._src.integrations.keras.names")
+                names = importlib.import_module(
+                    "unisono._src.integrations.keras.internals"
+                )
                 stack.enter_context(names.restart_numbering())
             stack.enter_context(creation.variable_creator_scope(call))
             yield call

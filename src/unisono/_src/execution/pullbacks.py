@@ -92,14 +92,9 @@ def differentiate(
     TensorFlow's gradients of complex numbers are the conjugates of JAX's.
     """
     _follow_unread(recording, targets, wanted)
-    tangents = [recording.find_tangent(key_of(t)) for t in targets]
-    # What has no tangent was not followed, and has no gradient.
-    given = [i for i, t in enumerate(tangents) if t is not None]
-    sources = [recording.find_tangent(key_of(x)) for x in wanted]
-    known = [i for i, t in enumerate(sources) if t is not None]
-    through = recording.make_pullback(
-        [tangents[i] for i in given], [sources[i] for i in known]
-    )
+    given, tangents = _find_tangents(recording, targets)
+    known, sources = _find_tangents(recording, wanted)
+    through = recording.make_pullback(tangents, sources)
 
     def pull(factors: Sequence[Any]) -> list[Any]:
         found: list[Any] = [None] * len(wanted)
@@ -110,6 +105,22 @@ def differentiate(
         return found
 
     return pull, given
+
+
+def _find_tangents(
+    recording: Recording, operands: Sequence[Any]
+) -> tuple[list[int], list[Any]]:
+    """Return which operands have a tangent, and the tangents.
+
+    What has none was not followed, and has no gradient.
+    """
+    places, tangents = [], []
+    for i, x in enumerate(operands):
+        tangent = recording.find_tangent(key_of(x))
+        if tangent is not None:
+            places.append(i)
+            tangents.append(tangent)
+    return places, tangents
 
 
 def _follow_unread(
@@ -152,6 +163,8 @@ def check_late(
 
 def find_lookups(recording: Recording, sources: Sequence[Any]) -> list[Any]:
     """Return the keys by which a recording follows rows that were looked up."""
+    if not recording.lookups:
+        return []
     return [key for x in sources for key, _ in _lookups_of(recording, x)]
 
 
@@ -182,6 +195,8 @@ def join_rows(
     Returns:
         An array; `IndexedSlices` if only rows of the source were used; or None.
     """
+    if not recording.lookups and len(dense) == len(sources):
+        return list(dense)  # No source has several parts.
     parts, given = iter(dense), iter(rows)
     made = []
     for x in sources:

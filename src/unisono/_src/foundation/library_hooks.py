@@ -130,31 +130,49 @@ class Keeper(abc.ABC):
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Companion:
-    """The integration of one library.
+class LibraryHooks:
+    """What the integration of a library does.
 
     Attributes:
-        module: the library's module; nothing happens before it is loaded.
         scope: a context manager that is entered with every scope. It can be entered
             again while it is open, and finds the strategy in the current frame.
-        locals: names ``module:attribute`` of the library's thread-local objects. A
-            replica that was paused at a merge point finds them as it left them.
-        keeper: finds the state of the library's objects for checkpoints.
-        adopt: brings an object of the library that was made outside every scope into
-            the strategy that it is called with.
-        introduction: a context manager that, once entered, has made the library
-            recognize datasets and metrics of unisono. It is entered again and again.
         tape: a context manager that is entered with every gradient tape. It lets the
             tape follow the library's variables that were made outside every scope.
+        keeper: finds the state of the library's objects for checkpoints.
+        thread_locals: the library's thread-local objects. A replica that was paused at
+            a merge point finds them as it left them.
+        introduce: makes the library recognize datasets and metrics of unisono. It is
+            called again and again.
+        adopt: brings an object of the library that was made outside every scope into
+            the strategy that it is called with.
     """
 
-    module: str
-    scope: contextlib.AbstractContextManager[Any]
-    locals: tuple[str, ...] = ()
-    keeper: Keeper | None = None
+    scope: contextlib.AbstractContextManager[object]
+    tape: contextlib.AbstractContextManager[object]
+    keeper: Keeper
+    thread_locals: tuple[object, ...] = ()
+    introduce: Callable[[], None] | None = None
     adopt: Callable[[Any, Any], None] | None = None
-    introduction: contextlib.AbstractContextManager[Any] | None = None
-    tape: contextlib.AbstractContextManager[Any] | None = None
+
+
+class Companion(abc.ABC):
+    """The integration of one library, which loads when it is first needed.
+
+    Args:
+        module: the library's module; nothing happens before it is loaded.
+    """
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+
+    @functools.cached_property
+    def hooks(self) -> LibraryHooks:
+        """What the integration does."""
+        return self.load()
+
+    @abc.abstractmethod
+    def load(self) -> LibraryHooks:
+        """Load the integration."""
 
 
 _log = logging.getLogger("unisono")
@@ -178,10 +196,9 @@ def introduce() -> None:
 
     Called whenever a program makes one, because a library may be loaded at any time.
     """
-    with contextlib.ExitStack() as stack:
-        for companion in loaded_companions():
-            if companion.introduction is not None:
-                stack.enter_context(companion.introduction)
+    for companion in loaded_companions():
+        if companion.hooks.introduce is not None:
+            companion.hooks.introduce()
 
 
 # The blocks of `enter_scopes` that are open in each thread, by its id, from the outside
@@ -200,7 +217,7 @@ def enter_scopes() -> Iterator[list[Companion]]:
     with contextlib.ExitStack() as stack:
         entered = loaded_companions()
         for companion in entered:
-            stack.enter_context(companion.scope)
+            stack.enter_context(companion.hooks.scope)
         # Noted after all were entered: a companion that fails leaves no block behind.
         blocks = _open.setdefault(thread, [])
         blocks.append((stack, entered))
@@ -221,7 +238,7 @@ def join_open_scopes(module: str) -> None:
     companion = known[module]
     for stack, entered in _open.get(threading.get_ident(), ()):
         if companion not in entered:
-            stack.enter_context(companion.scope)
+            stack.enter_context(companion.hooks.scope)
             entered.append(companion)
 
 
@@ -234,9 +251,9 @@ def enter_tapes() -> contextlib.ExitStack | None:
     if sys.modules.keys().isdisjoint(known):
         return None
     with contextlib.ExitStack() as stack:
-        for companion in loaded_companions():
-            if companion.tape is not None:
-                stack.enter_context(companion.tape)
+        for name, companion in known.items():
+            if name in sys.modules:
+                stack.enter_context(companion.hooks.tape)
         return stack.pop_all()
 
 
@@ -257,47 +274,50 @@ def check_known(before: list[Companion]) -> None:
 
 
 @final
+@dataclasses.dataclass(frozen=True)
 class Locals:
     """A copy of the contents of loaded libraries' thread-local objects.
 
-    Args:
-        kept: the attributes of each object, and a copy of them.
+    Attributes:
+        objects: the attributes of each object.
+        copies: a copy of the attributes of each object.
     """
 
-    def __init__(self, kept: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
-        self._kept = kept
+    objects: list[dict[str, Any]]
+    copies: list[dict[str, Any]]
 
     @classmethod
     def capture(cls) -> Locals:
         """Return a copy of the objects' contents in this thread now."""
-        return cls([(held, _copy(held)) for held in map(vars, _thread_locals())])
+        found: list[dict[str, Any]] = []
+        for name, companion in known.items():
+            if name in sys.modules:
+                found.extend(map(vars, companion.hooks.thread_locals))
+        return cls(found, _copy(found))
 
     def make_blank(self) -> Locals:
         """Return the contents that the same objects have in a new thread."""
-        return Locals([(held, {}) for held, _ in self._kept])
+        return Locals(self.objects, [{} for _ in self.objects])
 
     def apply(self) -> None:
         """Give the objects these contents again."""
         # Into the same dict, which the thread-local object owns. And copied again,
         # because one copy may be applied several times.
-        for held, before in self._kept:
+        for held, before in zip(self.objects, _copy(self.copies), strict=True):
             held.clear()
-            held.update(_copy(before))
+            held.update(before)
 
 
-def _copy(held: dict[str, Any]) -> dict[str, Any]:
+def _copy(contents: list[dict[str, Any]]) -> list[dict[str, Any]]:
     # Libraries use lists as stacks, which change in place; all else they replace.
-    return {k: list(v) if isinstance(v, list) else v for k, v in held.items()}
-
-
-def _thread_locals() -> list[object]:
-    found = []
-    for companion in loaded_companions():
-        for name in companion.locals:
-            module, _, attribute = name.partition(":")
-            if module in sys.modules:
-                found.append(getattr(sys.modules[module], attribute))
-    return found
+    copies = []
+    for held in contents:
+        copied = dict(held)
+        for name, value in held.items():
+            if isinstance(value, list):
+                copied[name] = list(value)
+        copies.append(copied)
+    return copies
 
 
 # The state that a checkpoint saves.
@@ -327,7 +347,7 @@ def _companion_of(obj: object) -> Companion | None:
 def keeper_of(obj: object) -> Keeper | None:
     """Return the keeper of an object, or None if no loaded library has its class."""
     companion = _companion_of(obj)
-    return None if companion is None else companion.keeper
+    return None if companion is None else companion.hooks.keeper
 
 
 def adopt(obj: object, strategy: object) -> None:
@@ -337,12 +357,13 @@ def adopt(obj: object, strategy: object) -> None:
         TypeError: no loaded library can bring in objects of its class.
     """
     companion = _companion_of(obj)
-    if companion is None or companion.adopt is None:
+    adopt_object = None if companion is None else companion.hooks.adopt
+    if adopt_object is None:
         raise TypeError(
             "strategy.adopt takes a Keras model, layer, optimizer or metric, received "
             f"{type(obj).__name__}. Make anything else inside `with strategy.scope():`."
         )
-    companion.adopt(obj, strategy)
+    adopt_object(obj, strategy)
 
 
 def find_state(obj: object) -> Held | dict[str, Any] | None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from types import ModuleType
 from typing import Any, final
+
+# An attribute: its owner, its name, and what makes its replacement from the original.
+Patch = tuple[object, str, Callable[[Any], object]]
 
 # Stands for an attribute that the class inherits, so that undoing means deleting.
 _INHERITED = object()
 
 
 def check_version(
-    title: str, library: Any, oldest: tuple[int, int], is_fit: bool = True
+    title: str, library: ModuleType, oldest: tuple[int, int], is_fit: bool = True
 ) -> None:
     """Raise if a library is too old to be patched.
 
@@ -34,7 +38,7 @@ def check_version(
         )
 
 
-def is_new_enough(library: Any, oldest: tuple[int, int]) -> bool:
+def is_new_enough(library: ModuleType, oldest: tuple[int, int]) -> bool:
     """Return whether a library has a version from `oldest` on."""
     return tuple(int(x) for x in library.__version__.split(".")[:2]) >= oldest
 
@@ -44,62 +48,63 @@ class Patches:
     """A context manager that replaces attributes while at least one block is open.
 
     Blocks of several threads may be open at the same time: the first one replaces the
-    attributes, the last one restores them. So threads without a scope meet the
+    attributes, the last one restores them. So threads without a block meet the
     replacements too, and a replacement must ask the current frame whether to act.
+
+    Two objects of this class must not replace the same attribute: the one that is left
+    first would restore the original.
 
     Args:
         patches: for each attribute its owner, its name, and a function that returns
             the replacement of the original.
+
+    Raises:
+        AttributeError: an owner has no such attribute.
     """
 
-    def __init__(
-        self, patches: Sequence[tuple[Any, str, Callable[[Any], Any]]]
-    ) -> None:
-        self._patches = [_Patch(*p) for p in patches]
+    def __init__(self, patches: Iterable[Patch]) -> None:
+        self._patches = list(patches)
+        for owner, name, _ in self._patches:
+            getattr(owner, name)
+        # What the owners had of their own, while a block is open.
+        self._originals: list[tuple[object, str, object]] = []
+        # What was found last, and its replacement.
+        self._made: list[tuple[object, object]] = [(None, None)] * len(self._patches)
         self._open = 0
         self._lock = threading.Lock()
 
+    # Scopes and tapes open and close at every step. So a replacement is made only once.
+
     def __enter__(self) -> None:
         with self._lock:
+            if self._open == 0:
+                try:
+                    self._replace()
+                except BaseException:
+                    self._restore()
+                    raise
             self._open += 1
-            if self._open == 1:
-                for patch in self._patches:
-                    patch.apply()
 
-    def __exit__(self, *exc: Any) -> None:
+    def __exit__(self, *exc: object) -> None:
         with self._lock:
             self._open -= 1
             if self._open == 0:
-                for patch in self._patches:
-                    patch.undo()
+                self._restore()
 
+    def _replace(self) -> None:
+        # Another library may patch the same attribute between two blocks. So the
+        # original is read anew each time, and that is what is restored.
+        for i, (owner, name, make) in enumerate(self._patches):
+            found = getattr(owner, name)
+            if found is not self._made[i][0]:
+                self._made[i] = found, make(found)
+            self._originals.append((owner, name, vars(owner).get(name, _INHERITED)))
+            setattr(owner, name, self._made[i][1])
 
-@final
-class _Patch:
-    """The patch of one attribute.
-
-    Another library may patch the same attribute between two scopes. So the original
-    is read anew each time, and that is what `undo` restores.
-    """
-
-    def __init__(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-        self._owner, self._name, self._make = owner, name, make
-        self._original: Any = None
-        self._found: Any = _INHERITED
-        self._replacement: Any = None
-
-    def apply(self) -> None:
-        """Replace the attribute of the owner."""
-        found = getattr(self._owner, self._name)
-        # Scopes open and close at every step; a replacement is made only once.
-        if found is not self._found:
-            self._found, self._replacement = found, self._make(found)
-        self._original = vars(self._owner).get(self._name, _INHERITED)
-        setattr(self._owner, self._name, self._replacement)
-
-    def undo(self) -> None:
-        """Restore the original attribute."""
-        if self._original is _INHERITED:
-            delattr(self._owner, self._name)
-        else:
-            setattr(self._owner, self._name, self._original)
+    def _restore(self) -> None:
+        while self._originals:
+            owner, name, original = self._originals.pop()
+            if original is _INHERITED:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, original)

@@ -12,7 +12,6 @@ cut, it is refused where JAX takes it into the program.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
@@ -22,6 +21,8 @@ from unisono._src.foundation.tensor_shape import ShapeLike, TensorShape
 from unisono._src.values.array_operators import unpack_scalar
 
 _ArrayImpl = jax_internals.ArrayImpl
+# Returns the type of an array of the host in a program.
+_TypeFinder = Callable[[np.ndarray | np.generic], object]
 
 
 def _numpy(self: jax.Array) -> np.ndarray:
@@ -63,10 +64,10 @@ def install() -> None:
             types[host] = _wrap_type(types[host])
 
 
-def _wrap_type(find: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _wrap_type(find: _TypeFinder) -> _TypeFinder:
     """Return JAX's function of an array's type, behind a look at the numbers."""
 
-    def find_type(x: Any) -> Any:
+    def find_type(x: np.ndarray | np.generic) -> object:
         if x.dtype in wide_numbers.WIDE:
             frame = ambient.current()
             # Programs that are JAX's alone go by JAX's rule.

@@ -1,22 +1,31 @@
-"""Variables of a strategy that keep the values of another library's variables."""
+"""What the variables of Keras and Flax have in common.
+
+Those made in a scope are kept in variables of the strategy. Those made outside every
+scope are followed by gradient tapes.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
-from unisono._src.foundation import ambient
+from unisono._src.foundation import ambient, library_hooks
 from unisono._src.foundation.options import VariableAggregation
 from unisono._src.state import assignment, frames, reading, remote_state, variables
 from unisono._src.state.storage import Policy
-from unisono._src.values import collectives, jax_traces
+from unisono._src.values import collectives, jax_tapes, jax_traces
+
+T = TypeVar("T")
+# The first value of a variable, or a function that returns it.
+Initial = jax.Array | Callable[[], jax.Array]
 
 
-def make(value: Any, **options: Any) -> variables.Variable:
+def make(value: Initial, **options: Any) -> variables.Variable:
     """Return a new variable of the current strategy.
 
     The variable is created at once, even while a program is being traced: a layer
@@ -43,7 +52,7 @@ def make(value: Any, **options: Any) -> variables.Variable:
 
 
 @contextlib.contextmanager
-def _leave_trace(value: Any) -> Iterator[None]:
+def _leave_trace(value: object) -> Iterator[None]:
     """Run a block outside every trace and program, unless `value` belongs to one."""
     if isinstance(value, jax.core.Tracer):
         yield
@@ -52,7 +61,7 @@ def _leave_trace(value: Any) -> Iterator[None]:
         yield
 
 
-def aggregation_of_state(dtype: Any) -> VariableAggregation:
+def aggregation_of_state(dtype: DTypeLike) -> VariableAggregation:
     """Return the aggregation of state that no gradient changes, such as averages.
 
     Replicas compute a moving average from their own part of the batch. TensorFlow lets
@@ -63,7 +72,7 @@ def aggregation_of_state(dtype: Any) -> VariableAggregation:
     return VariableAggregation.MEAN if is_float else VariableAggregation.NONE
 
 
-def assign(kept: variables.Variable, op: str, value: Any) -> None:
+def assign(kept: variables.Variable, op: str, value: jax.Array) -> None:
     """Assign to a variable by the rules of the running context.
 
     Two cases are allowed here that `unisono.Variable` refuses, as TensorFlow does,
@@ -95,7 +104,7 @@ def assign(kept: variables.Variable, op: str, value: Any) -> None:
     assignment.assign(kept, op, value, False)
 
 
-def _add_to_copies(kept: variables.Variable, value: Any) -> None:
+def _add_to_copies(kept: variables.Variable, value: jax.Array) -> None:
     """Add to the aggregate of an ON_READ variable, outside replicas and programs."""
     # Copy by copy: their aggregate, which is read from all workers, is not needed, and
     # what other threads add meanwhile stays.
@@ -105,3 +114,29 @@ def _add_to_copies(kept: variables.Variable, value: Any) -> None:
     for index in every:
         if cell.aggregation is not VariableAggregation.SUM or not index:
             assignment.change_copy(cell, index, lambda old: old + delta)
+
+
+def follow(
+    tape: jax_tapes.Recording, variable: object, raw: T, is_trainable: bool
+) -> T:
+    """Return the array of a variable so that open tapes follow it.
+
+    Args:
+        tape: the innermost tape.
+        variable: the variable.
+        raw: its array.
+        is_trainable: whether it is followed without `watch`.
+    """
+    # A tracer is a value that the library passes on, which tapes follow already.
+    if not isinstance(raw, jax.Array) or isinstance(raw, jax.core.Tracer):
+        return raw
+    with ambient.push(tape=None):  # What is asked for may read the variable.
+        key = library_hooks.find_state(variable)
+    tapes = [tape]
+    while tapes[-1].outer is not None:
+        tapes.append(tapes[-1].outer)
+    # From the outermost on: an inner tape follows what the outer one has made of it.
+    followed: Any = raw
+    for each in reversed(tapes):
+        followed = each.follow(key, followed, variable, is_trainable)
+    return followed  # type: ignore[no-any-return]

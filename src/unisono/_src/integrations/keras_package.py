@@ -147,10 +147,10 @@ def load() -> None:
             "install 'unisono[keras]'"
         )
     # This package chooses the backend before it imports Keras.
-    scope = importlib.import_module(f"{_HERE}.keras.scope")
-    scope.check()
+    backend_choice = importlib.import_module(f"{_HERE}.keras.backend_choice")
+    backend_choice.check()
     if sys.modules["keras"].backend.backend() != "jax":
-        raise RuntimeError(scope.find_obstacle())
+        raise RuntimeError(backend_choice.find_obstacle())
     importlib.import_module(f"{_HERE}.keras.former_names").install()
     importlib.import_module(f"{_HERE}.keras.symbolic_names").install()
     library_hooks.introduce()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import jax
 
@@ -17,14 +16,14 @@ from unisono._src.foundation import ambient
 from unisono._src.state import frames, storage
 
 
-def wrap_next_key(original: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_next_key(original: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     """Return a replacement of a generator's method that returns the next key.
 
     In replica context with several replicas each replica gets a key of its own.
     """
 
     @functools.wraps(original)
-    def draw(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def draw(self: object, *args: object, **kwargs: object) -> jax.Array:
         with _hold_state(self):
             key = original(self, *args, **kwargs)
         frame = ambient.current()
@@ -38,7 +37,7 @@ def wrap_next_key(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def _hold_state(generator: Any) -> Iterator[None]:
+def _hold_state(generator: object) -> Iterator[None]:
     """Let no other thread read a generator's state before a block has moved it on."""
     # `count` is Flax's, `state` is Keras'.
     state = getattr(generator, "count", getattr(generator, "state", None))

@@ -128,7 +128,8 @@ def _weigh(losses: jax.Array, weights: jax.Array) -> jax.Array:
 
 def _batch_size(given: SupportsIndex | StandsForArray) -> int | jax.Array:
     """Returns a global batch size as a number, after checking it."""
-    size: Any = operand(given)
+    found: Any = operand(given)
+    size: int | jax.Array = found
     if np.ndim(size) != 0:
         raise ValueError(
             "global_batch_size must be scalar; received a value of shape "

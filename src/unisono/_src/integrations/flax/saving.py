@@ -9,12 +9,15 @@ from typing import Any, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
+from jax.typing import ArrayLike
 
 from unisono._src.foundation import library_hooks
 from unisono._src.integrations.flax import variables
 from unisono._src.saving.checkpoint import restore_values
 from unisono._src.state import reading
+from unisono._src.state.variables import Variable
 
 
 @final
@@ -22,7 +25,7 @@ class _HeldFlaxVariable(library_hooks.Held):
     """An NNX variable as a checkpoint sees it, whether made in a scope or not."""
 
     @property
-    def strategy_variable(self) -> Any:
+    def strategy_variable(self) -> Variable | None:
         return getattr(self.owner, "_unisono_variable", None)
 
     @property
@@ -34,10 +37,11 @@ class _HeldFlaxVariable(library_hooks.Held):
         return tuple(self.owner.get_raw_value().shape)
 
     @property
-    def dtype(self) -> Any:
-        return self.owner.get_raw_value().dtype
+    def dtype(self) -> np.dtype:
+        found: np.dtype = self.owner.get_raw_value().dtype
+        return found
 
-    def read(self, is_detached: bool) -> Any:
+    def read(self, is_detached: bool) -> jax.Array:
         kept = self.strategy_variable
         if kept is not None:
             variables.check_not_split(self.owner)
@@ -46,7 +50,7 @@ class _HeldFlaxVariable(library_hooks.Held):
         # Outside a strategy the program's own `nnx.jit` may donate the array.
         return jnp.copy(value) if is_detached else value
 
-    def assign(self, value: Any) -> None:
+    def assign(self, value: ArrayLike) -> None:
         kept = self.strategy_variable
         if kept is not None:
             variables.check_not_split(self.owner)
@@ -58,7 +62,7 @@ class _HeldFlaxVariable(library_hooks.Held):
             value = jax.device_put(jnp.asarray(value, old.dtype), old.sharding)
         self.owner.set_raw_value(value)
 
-    def lend(self) -> contextlib.AbstractContextManager[Any]:
+    def lend(self) -> contextlib.AbstractContextManager[Variable]:
         return variables.lend(self.owner)
 
 
@@ -69,7 +73,7 @@ _known: weakref.WeakValueDictionary[int, _HeldFlaxVariable] = (
 )
 
 
-def _hold(variable: Any) -> _HeldFlaxVariable | None:
+def _hold(variable: nnx.Variable[Any]) -> _HeldFlaxVariable | None:
     """Return the object that stands for a variable, or None if it is no state."""
     if isinstance(variable, variables.TRANSIENT):
         return None
@@ -82,7 +86,7 @@ def _hold(variable: Any) -> _HeldFlaxVariable | None:
     return found
 
 
-def _variable_tree(obj: Any) -> dict[str, Any]:
+def _variable_tree(obj: object) -> dict[str, Any]:
     """Return the variables of an object in nested dicts, by the names of their path."""
     found: dict[str, Any] = {}
     for path, value in nnx.iter_graph(obj):
@@ -96,7 +100,7 @@ def _variable_tree(obj: Any) -> dict[str, Any]:
     return found
 
 
-def _make_branches(obj: Any, tree: dict[str, Any]) -> dict[str, Any]:
+def _make_branches(obj: object, tree: dict[str, Any]) -> dict[str, Any]:
     return {
         name: library_hooks.Branch(obj, functools.partial(_make_branches, obj, value))
         if isinstance(value, dict)
@@ -109,14 +113,14 @@ def _make_branches(obj: Any, tree: dict[str, Any]) -> dict[str, Any]:
 class _FlaxKeeper(library_hooks.Keeper):
     """Finds the state of modules, optimizers, metrics, random streams and variables."""
 
-    def __getitem__(self, obj: Any) -> library_hooks.Held | dict[str, Any] | None:
+    def __getitem__(self, obj: object) -> library_hooks.Held | dict[str, Any] | None:
         if isinstance(obj, nnx.Variable):
             return _hold(obj)
         if not isinstance(obj, nnx.Pytree | nnx.State):
             return None
         return _make_branches(obj, _variable_tree(obj))
 
-    def make_forward(self, obj: Any) -> Any:
+    def make_forward(self, obj: object) -> None:
         """Return None, or raise for a module: NNX does not know its inputs."""
         if not isinstance(obj, nnx.Module):
             return None

@@ -1,33 +1,39 @@
-"""The patches of Flax NNX that hold while a scope is open."""
+"""What scopes, gradient tapes and checkpoints do with Flax: the hooks of the library.
+
+Flax' classes are replaced for the whole process. A replacement asks the frame of its
+thread whether to act, so that a thread with neither a scope nor a tape meets Flax as it
+is.
+"""
 
 from __future__ import annotations
 
 import functools
-from typing import Any, final
+from typing import final
 
-import flax
 from flax import nnx
-from flax.nnx import tracers
 
+from unisono._src.foundation import library_hooks
 from unisono._src.integrations import attribute_patches, replica_draws
-from unisono._src.integrations.flax import tapes, training, variables
-
-# The first version of Flax whose variables can be patched.
-_OLDEST = (0, 12)
-# Newer versions of Flax have renamed the module.
-_graphs: Any = getattr(nnx, "graphlib", None) or nnx.graph
+from unisono._src.integrations.flax import (
+    internals,
+    saving,
+    training,
+    variables,
+)
 
 
 @functools.cache
-def _patches() -> attribute_patches.Patches:
-    kind: Any = type(nnx.Variable)
-    is_fit = hasattr(kind, "_variable_meta_call")
-    attribute_patches.check_version("Flax", flax, _OLDEST, is_fit)
+def _of_scopes() -> attribute_patches.Patches:
+    """Return what scopes need: new variables, optimizers, random streams, metrics."""
+    internals.check_version()
     return attribute_patches.Patches(
         [
-            (kind, "_variable_meta_call", variables.wrap_creation),
-            (tracers, "current_jax_trace", variables.wrap_current_trace),
-            (_graphs, "unflatten", variables.wrap_unflatten),
+            (
+                internals.VARIABLE_CLASS,
+                "_variable_meta_call",
+                variables.wrap_creation,
+            ),
+            (internals.graphs, "unflatten", variables.wrap_unflatten),
             (nnx.Optimizer, "__init__", training.wrap_init),
             (nnx.Optimizer, "update", training.wrap_update),
             (nnx.RngStream, "__call__", replica_draws.wrap_next_key),
@@ -36,25 +42,36 @@ def _patches() -> attribute_patches.Patches:
     )
 
 
+@functools.cache
+def _of_both() -> attribute_patches.Patches:
+    """Return what scopes and tapes need: which trace may change a variable."""
+    internals.check_version()
+    return attribute_patches.Patches(
+        [(internals.tracers, "current_jax_trace", variables.wrap_current_trace)]
+    )
+
+
+@functools.cache
+def _of_tapes() -> attribute_patches.Patches:
+    """Return what tapes need: how variables made outside are read and written."""
+    return attribute_patches.Patches(
+        [(nnx.Variable, "_raw_value", variables.wrap_raw_value)]
+    )
+
+
 @final
 class _FlaxScope:
     """A context manager that patches Flax; it may be entered again while it is open."""
 
     def __enter__(self) -> None:
-        _patches().__enter__()
+        # First, because this may raise: a Flax to come may lack a name.
+        scopes = _of_scopes()
+        _of_both().__enter__()
+        scopes.__enter__()
 
-    def __exit__(self, *exc: Any) -> None:
-        _patches().__exit__(*exc)
-
-
-SCOPE = _FlaxScope()
-
-
-@functools.cache
-def _tape_patches() -> attribute_patches.Patches:
-    return attribute_patches.Patches(
-        [(nnx.Variable, "_raw_value", tapes.wrap_raw_value)]
-    )
+    def __exit__(self, *exc: object) -> None:
+        _of_scopes().__exit__(*exc)
+        _of_both().__exit__(*exc)
 
 
 @final
@@ -62,12 +79,12 @@ class _FlaxTape:
     """A context manager that lets gradient tapes follow variables made outside."""
 
     def __enter__(self) -> None:
-        _patches().__enter__()
-        _tape_patches().__enter__()
+        _of_both().__enter__()
+        _of_tapes().__enter__()
 
-    def __exit__(self, *exc: Any) -> None:
-        _tape_patches().__exit__(*exc)
-        _patches().__exit__(*exc)
+    def __exit__(self, *exc: object) -> None:
+        _of_tapes().__exit__(*exc)
+        _of_both().__exit__(*exc)
 
 
-TAPE = _FlaxTape()
+HOOKS = library_hooks.LibraryHooks(_FlaxScope(), _FlaxTape(), saving.KEEPER)

@@ -15,17 +15,22 @@ from unisono._src.execution import contexts, function
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import ReduceOp
 from unisono._src.state import frames, remote_state
+from unisono._src.strategies.base import Strategy
 from unisono._src.values import array_operators
 
 # The compiled updates of each optimizer. Weak keys, so that they go with the optimizer.
-_updates: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+_updates: weakref.WeakKeyDictionary[
+    nnx.Optimizer[Any], dict[object, function.Function[..., object]]
+] = weakref.WeakKeyDictionary()
 
 
-def wrap_update(original: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_update(original: Callable[..., object]) -> Callable[..., object]:
     """Return an `Optimizer.update` that first sums the gradients of the replicas."""
 
     @functools.wraps(original)
-    def update(self: Any, model: Any, grads: Any, /, **kwargs: Any) -> Any:
+    def update(
+        self: nnx.Optimizer[Any], model: nnx.Module, grads: object, /, **kwargs: object
+    ) -> object:
         frame = ambient.current()
         if frame.strategy is None or frame.mode != ambient.REPLICA:
             found = _update_on_servers(self, model, grads, kwargs)
@@ -41,7 +46,7 @@ def wrap_update(original: Callable[..., Any]) -> Callable[..., Any]:
     return update
 
 
-def _check_made_in(strategy: Any, node: Any, what: str) -> None:
+def _check_made_in(strategy: Strategy, node: object, what: str) -> None:
     """Raise if a variable of a model or optimizer was made outside every scope.
 
     Args:
@@ -68,14 +73,14 @@ def _check_made_in(strategy: Any, node: Any, what: str) -> None:
 
 
 def _reduce_and_update(
-    optimizer: Any,
-    original: Any,
-    model: Any,
-    structure: Any,
-    kwargs: dict[str, Any],
-    strategy: Any,
-    leaves: Sequence[Any],
-) -> Any:
+    optimizer: nnx.Optimizer[Any],
+    original: Callable[..., object],
+    model: nnx.Module,
+    structure: jax.tree_util.PyTreeDef,
+    kwargs: dict[str, object],
+    strategy: Strategy,
+    leaves: Sequence[jax.Array],
+) -> object:
     """Sum the gradients and update all copies alike, in cross-replica context."""
     known = _updates.setdefault(optimizer, {})
     key = (id(model), structure)
@@ -94,7 +99,7 @@ def _reduce_and_update(
         # A strong reference would keep the optimizer, and so the entry, for ever.
         alive = weakref.ref(optimizer)
 
-        def update(arrays: list[Any], kwargs: dict[str, Any]) -> None:
+        def update(arrays: list[jax.Array], kwargs: dict[str, object]) -> None:
             original(alive(), model, structure.unflatten(arrays), **kwargs)
 
         known[key] = function.Function(update)
@@ -109,7 +114,7 @@ def wrap_welford(original: Callable[..., None]) -> Callable[..., None]:
     """
 
     @functools.wraps(original)
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+    def init(self: object, *args: object, **kwargs: object) -> None:
         strategy = ambient.current().strategy
         if strategy is not None and strategy.num_replicas_in_sync > 1:
             raise ValueError(

@@ -14,7 +14,8 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, final
+from types import MemberDescriptorType
+from typing import Any, TypeVar, final
 
 import jax
 from flax import nnx
@@ -22,17 +23,22 @@ from flax import nnx
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.integrations import kept_variables
+from unisono._src.integrations.flax import internals
 from unisono._src.state import assignment, frames, reading, variables
 from unisono._src.values import jax_tapes, jax_traces
 
 # The slot itself, which the property of the subclass hides. For a variable made in a
 # scope it holds the `unisono.Variable`, or a `_SplitState` around it.
-_raw_slot: Any = vars(nnx.Variable)["_raw_value"]
+_raw_slot = internals.RAW_VALUE
 # Kinds of variables that depend on the examples of a batch, and so are no state.
 TRANSIENT = (nnx.Intermediate, nnx.Cache)
 # Marks, in its metadata, a variable that was made in a scope inside a transformation.
 # NNX gives the metadata to the variable that the transformation returns.
 _MADE_INSIDE = "unisono_made_inside"
+
+T = TypeVar("T")
+# A replica or a program: the state frame, and the number of the replica's copy.
+_Context = tuple[frames.StateFrame, int | None]
 
 
 @final
@@ -53,9 +59,9 @@ class _SplitState:
 
     def __init__(self, kept: variables.Variable) -> None:
         self.kept = kept
-        self.values: dict[Any, Any] = {}
+        self.values: dict[_Context, jax.Array] = {}
 
-    def read(self) -> Any:
+    def read(self) -> jax.Array:
         """Return the value of the running context.
 
         Raises:
@@ -67,7 +73,7 @@ class _SplitState:
         self.check(context)
         return reading.read(self.kept)
 
-    def check(self, context: Any = None) -> None:
+    def check(self, context: _Context | None = None) -> None:
         """Raise if the state was split outside replicas and programs, and not here."""
         if _OUTSIDE in self.values and context != _OUTSIDE:
             raise RuntimeError(
@@ -82,7 +88,7 @@ class _SplitState:
 _OUTSIDE = (frames.EAGER, None)
 
 
-def _context() -> Any:
+def _context() -> _Context:
     """Return a mark of the replica or program that splits random state."""
     # A program for all replicas has no `copy`, but a frame of its own.
     return frames.frame(), ambient.current().copy
@@ -107,7 +113,7 @@ class _KeptVariable:
         return held
 
     @property
-    def _raw_value(self) -> Any:
+    def _raw_value(self) -> object:
         held = _raw_slot.__get__(self)
         if isinstance(held, variables.Variable):
             return reading.read(held)
@@ -139,7 +145,7 @@ class _KeptVariable:
             super()._check_can_update()  # type: ignore[misc]
 
 
-def _find_kept(variable: Any) -> variables.Variable | None:
+def _find_kept(variable: object) -> variables.Variable | None:
     """Return the variable of the strategy that keeps the value, or None."""
     try:
         held = _raw_slot.__get__(variable)
@@ -150,7 +156,7 @@ def _find_kept(variable: Any) -> variables.Variable | None:
     return held if isinstance(held, variables.Variable) else None
 
 
-def check_not_split(variable: Any) -> None:
+def check_not_split(variable: object) -> None:
     """Raise if a variable is random state that was split outside replicas."""
     held = _raw_slot.__get__(variable)
     if isinstance(held, _SplitState):
@@ -158,7 +164,7 @@ def check_not_split(variable: Any) -> None:
 
 
 @contextlib.contextmanager
-def lend(variable: Any) -> Iterator[variables.Variable]:
+def lend(variable: nnx.Variable[Any]) -> Iterator[variables.Variable]:
     """Give the variable that keeps the value; for the block only, if it has none."""
     kept = _find_kept(variable)
     if kept is not None:
@@ -174,7 +180,7 @@ def lend(variable: Any) -> Iterator[variables.Variable]:
         _raw_slot.__set__(variable, value)
 
 
-def _set_aside(variable: Any, kept: variables.Variable, value: Any) -> bool:
+def _set_aside(variable: object, kept: variables.Variable, value: jax.Array) -> bool:
     """Keep a value of another shape beside the variable of the strategy.
 
     Returns:
@@ -200,7 +206,7 @@ def _set_aside(variable: Any, kept: variables.Variable, value: Any) -> bool:
 _postponed: dict[int, list[tuple[variables.Variable, Any]]] = {}
 
 
-def wrap_unflatten(original: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_unflatten(original: Callable[..., T]) -> Callable[..., T]:
     """Return a `graphlib.unflatten` that assigns to variables when it is done.
 
     The original empties objects and fills them again, with assignments in between. In
@@ -212,7 +218,7 @@ def wrap_unflatten(original: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(original)
-    def unflatten(*args: Any, **kwargs: Any) -> Any:
+    def unflatten(*args: object, **kwargs: object) -> T:
         frame, thread = ambient.current(), threading.get_ident()
         port = frame.port
         if port is None and frame.mode != ambient.REPLICA and jax_traces.is_clean():
@@ -239,11 +245,13 @@ def _make_kept_class(kind: type) -> type:
     return type(kind)(kind.__name__, (_KeptVariable, kind), names)
 
 
-def wrap_creation(original: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_creation(
+    original: Callable[..., nnx.Variable[Any]],
+) -> Callable[..., nnx.Variable[Any]]:
     """Return the call of a variable class; the current strategy adopts the result."""
 
     @functools.wraps(original)
-    def create(kind: type, *args: Any, **kwargs: Any) -> Any:
+    def create(kind: type, *args: object, **kwargs: object) -> nnx.Variable[Any]:
         made = original(kind, *args, **kwargs)
         if ambient.current().strategy is None or frames.frame().is_compiled:
             return made
@@ -258,7 +266,7 @@ def wrap_creation(original: Callable[..., Any]) -> Callable[..., Any]:
     return create
 
 
-def wrap_current_trace(original: Callable[[], Any]) -> Callable[[], Any]:
+def wrap_current_trace(original: Callable[[], T]) -> Callable[[], T]:
     """Return a `current_jax_trace` that does not count the programs of a strategy.
 
     NNX refuses to change what another trace has made, because a traced value would
@@ -268,7 +276,7 @@ def wrap_current_trace(original: Callable[[], Any]) -> Callable[[], Any]:
     """
 
     @functools.wraps(original)
-    def current() -> Any:
+    def current() -> T:
         trace = jax_tapes.trace_below_tapes(jax_traces.current())
         if any(trace is t for t in frames.frame().traces):
             with jax_traces.compute_at_once():  # Here JAX is outside every trace.
@@ -279,7 +287,7 @@ def wrap_current_trace(original: Callable[[], Any]) -> Callable[[], Any]:
     return current
 
 
-def _adopt_below(node: Any) -> Any:
+def _adopt_below(node: T) -> T:
     """Adopt the variables of a node that were made inside a transformation."""
     for _, found in nnx.iter_graph(node):
         if not isinstance(found, nnx.Variable):
@@ -287,19 +295,18 @@ def _adopt_below(node: Any) -> Any:
         is_marked = _MADE_INSIDE in found.get_metadata()
         # A variable without a value, as after `nnx.eval_shape`, stays marked.
         if is_marked and isinstance(found.get_raw_value(), jax.Array):
-            # NNX (Flax 0.12) has no public way to remove an entry.
-            del found._var_metadata[_MADE_INSIDE]  # noqa: SLF001
+            internals.remove_metadata(found, _MADE_INSIDE)
             _adopt(found)
     return node
 
 
-def _may_be_kept(made: Any) -> bool:
+def _may_be_kept(made: nnx.Variable[Any]) -> bool:
     """Return whether the value of a variable is state that a strategy can keep."""
     # With `hijax` or `ref` the slot holds no array but a reference of JAX's own.
     return not (isinstance(made, TRANSIENT) or made.hijax or made.ref)
 
 
-def _adopt(made: Any) -> None:
+def _adopt(made: nnx.Variable[Any]) -> None:
     """Move the value of a new variable into a variable of the current strategy."""
     if not _may_be_kept(made):
         return
@@ -315,7 +322,7 @@ def _adopt(made: Any) -> None:
     _raw_slot.__set__(made, kept)
 
 
-def _choose_options(made: Any, value: Any) -> dict[str, Any]:
+def _choose_options(made: nnx.Variable[Any], value: jax.Array) -> dict[str, Any]:
     """Return the options of the strategy's variable for an NNX variable."""
     if isinstance(made, nnx.metrics.MetricState):
         return {
@@ -327,3 +334,41 @@ def _choose_options(made: Any, value: Any) -> dict[str, Any]:
         return {"trainable": True}
     aggregation = kept_variables.aggregation_of_state(value.dtype)
     return {"trainable": False, "aggregation": aggregation}
+
+
+# Variables made outside every scope, as gradient tapes follow them.
+
+
+def wrap_raw_value(slot: MemberDescriptorType) -> property:
+    """Return a property in the place of the slot that has the value of a variable.
+
+    A read is followed by open tapes; a value that is assigned to a variable loses its
+    gradient.
+    """
+
+    def get(self: nnx.Variable[Any]) -> object:
+        tape, value = ambient.current().tape, slot.__get__(self)
+        if tape is None:
+            return value
+        is_trainable = isinstance(self, nnx.Param)
+        return kept_variables.follow(tape, self, value, is_trainable)
+
+    def set_value(self: nnx.Variable[Any], value: object) -> None:
+        if ambient.current().tape is not None and _has_array(self, slot):
+            value = frames.strip_gradient(value)
+        slot.__set__(self, value)
+
+    return property(get, set_value)
+
+
+def _has_array(variable: object, slot: MemberDescriptorType) -> bool:
+    """Return whether a variable has an array of its own.
+
+    A copy that NNX makes, as for `nnx.jit`, is empty first, or has a traced value. It
+    passes values on, with their gradients.
+    """
+    try:
+        value = slot.__get__(variable)
+    except AttributeError:
+        return False
+    return isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)

@@ -12,27 +12,26 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, final
 
+import jax
 import keras
-from keras.src import tree
-from keras.src.backend import Variable as KerasVariable
-from keras.src.backend.common import stateless_scope
-from keras.src.backend.jax import trainer
-from keras.src.optimizers import base_optimizer
 
 from unisono._src.foundation import ambient, errors
+from unisono._src.integrations import kept_variables
 from unisono._src.integrations.keras import internals, variables
+from unisono._src.integrations.keras.internals import KerasModel, KerasVariable
 from unisono._src.state import frames
 from unisono._src.strategies import call_context, current
+from unisono._src.strategies.base import Strategy
 
 # Under these names a model has its strategy, and the variables that it had found made
 # outside when the scope ended in which it was made.
 STRATEGY = "distribute_strategy"
 _STRANGERS = "_unisono_strangers"
-_TRAINING = (base_optimizer.BaseOptimizer, keras.metrics.Metric)
-_KINDS = (keras.Layer, *_TRAINING, keras.random.SeedGenerator, KerasVariable)
+_TRAINING = (internals.BaseOptimizer, keras.metrics.Metric)
+_KINDS = (keras.Layer, *_TRAINING, keras.random.SeedGenerator, keras.Variable)
 
 
 @final
@@ -42,7 +41,7 @@ class _Strangers:
     An object of its own, because Keras and checkpoints look into containers.
     """
 
-    def __init__(self, found: Iterable[Any]) -> None:
+    def __init__(self, found: Iterable[KerasVariable]) -> None:
         self._found = list(found)
 
     def __contains__(self, variable: object) -> bool:
@@ -54,25 +53,25 @@ class _Strangers:
 class _Made(ambient.PerThread):
     """The models that were made in the scope that is open in this thread."""
 
-    models: tuple[Any, ...] = ()
+    models: tuple[weakref.ref[KerasModel], ...] = ()
 
 
 _made = _Made()
 # All models that have a strategy.
-_members: weakref.WeakSet[Any] = weakref.WeakSet()
+_members: weakref.WeakSet[KerasModel] = weakref.WeakSet()
 
 
 # What an object consists of.
 
 
-def is_plain(variable: Any) -> bool:
+def is_plain(variable: object) -> bool:
     """Return whether a variable is one of Keras, kept by no strategy."""
-    return type(variable) is KerasVariable
+    return type(variable) is keras.Variable
 
 
-def _find_variables(obj: Any) -> list[Any]:
+def _find_variables(obj: Any) -> list[KerasVariable]:
     """Return the variables that an object of Keras reaches, each once."""
-    if isinstance(obj, KerasVariable):
+    if isinstance(obj, keras.Variable):
         found = [obj]
     elif isinstance(obj, keras.random.SeedGenerator):
         found = [obj.state]
@@ -85,36 +84,36 @@ def _find_variables(obj: Any) -> list[Any]:
     return list({id(v): v for v in found}.values())
 
 
-def _find_training_variables(model: Any) -> list[Any]:
+def _find_training_variables(model: KerasModel) -> list[KerasVariable]:
     """Return the variables of a model's optimizer and metrics."""
     if not model.compiled:
         return []
     # A model of the program's own may have more optimizers than Keras knows.
     parts = [x for x in vars(model).values() if isinstance(x, _TRAINING)]
     parts += model.metrics
-    given = tree.flatten(internals.unlisted_metrics(model))
+    given = keras.tree.flatten(internals.unlisted_metrics(model))
     parts += [m for m in given if isinstance(m, keras.metrics.Metric)]
     return [v for part in parts for v in part.variables]
 
 
-def _find_models(obj: Any) -> list[Any]:
+def _find_models(obj: object) -> list[KerasModel]:
     """Return the models among the layers that an object reaches."""
     if not isinstance(obj, keras.Layer):
         return []
     found = internals.all_layers(obj)
-    return [x for x in found if isinstance(x, trainer.JAXTrainer)]
+    return [x for x in found if isinstance(x, internals.JAXTrainer)]
 
 
 # A model and its strategy.
 
 
-def enroll(model: Any, strategy: Any) -> None:
+def enroll(model: KerasModel, strategy: Strategy) -> None:
     """Make a model a member of a strategy."""
     model.__dict__[STRATEGY] = strategy
     _members.add(model)
 
 
-def note_new_model(model: Any) -> None:
+def note_new_model(model: KerasModel) -> None:
     """Remember that a model is being made in the scope that is open in this thread."""
     _made.models += (weakref.ref(model),)
 
@@ -129,11 +128,11 @@ def note_outside_variables() -> None:
     for reference in waiting:
         model = reference()
         # A model whose construction has failed has no layers.
-        if model is not None and hasattr(model, "_layers"):
+        if model is not None and internals.has_layers(model):
             _note_strangers(model)
 
 
-def _note_strangers(model: Any) -> _Strangers:
+def _note_strangers(model: KerasModel) -> _Strangers:
     """Note the variables of a model that are in no strategy, and return them."""
     found = model.__dict__[_STRANGERS] = _Strangers(
         v
@@ -147,7 +146,7 @@ def _note_strangers(model: Any) -> _Strangers:
     return found
 
 
-def bring_in(model: Any) -> None:
+def bring_in(model: KerasModel) -> None:
     """Bring the variables that a model got outside the scope into its strategy.
 
     Optimizer and metrics are always brought in. Weights are if the model got them after
@@ -162,7 +161,7 @@ def bring_in(model: Any) -> None:
         _forget_programs(model)
 
 
-def _convert(found: Iterable[Any], strategy: Any) -> bool:
+def _convert(found: Iterable[KerasVariable], strategy: Strategy) -> bool:
     """Turn the plain ones among some variables into variables of a strategy.
 
     Returns:
@@ -185,12 +184,12 @@ def _convert(found: Iterable[Any], strategy: Any) -> bool:
     return bool(wanted)
 
 
-def _forget_programs(model: Any) -> None:
+def _forget_programs(model: KerasModel) -> None:
     """Make Keras compile its steps again, which were made for other variables."""
     model.train_function = model.test_function = model.predict_function = None
 
 
-def adopt(obj: Any, strategy: Any) -> list[Any]:
+def adopt(obj: object, strategy: Strategy) -> list[KerasModel]:
     """Bring an object of Keras and all that it reaches into a strategy.
 
     Args:
@@ -212,14 +211,15 @@ def adopt(obj: Any, strategy: Any) -> list[Any]:
         )
     found, models = _find_variables(obj), _find_models(obj)
     for model in models:
-        _check_free(model.__dict__.get(STRATEGY), strategy, model)
+        owner = model.__dict__.get(STRATEGY)
+        _check_free(owner, strategy, f"model {model.name!r}")
         if not internals.has_weights(model):
             raise RuntimeError(
                 f"The model {model.name!r} is being trained by a running `fit`, which "
                 "has its weights. Call strategy.adopt before or after it."
             )
     for variable in found:
-        _check_free(_find_owner(variable), strategy, variable)
+        _check_free(_find_owner(variable), strategy, f"variable {variable.path!r}")
     _convert(found, strategy)
     for model in models:
         model.__dict__[_STRANGERS] = _Strangers(())
@@ -227,7 +227,7 @@ def adopt(obj: Any, strategy: Any) -> list[Any]:
     return models
 
 
-def _find_owner(variable: Any) -> Any:
+def _find_owner(variable: KerasVariable) -> Strategy | None:
     """Return the strategy of a variable; None if it has none, or no value yet."""
     kept = variable.__dict__.get("_kept")
     return (
@@ -235,11 +235,9 @@ def _find_owner(variable: Any) -> Any:
     )
 
 
-def _check_free(owner: Any, strategy: Any, obj: Any) -> None:
+def _check_free(owner: Strategy | None, strategy: Strategy, what: str) -> None:
     """Raise if a model or variable belongs to another strategy."""
     if owner is not None and owner is not strategy:
-        is_model = isinstance(obj, keras.Model)
-        what = f"model {obj.name!r}" if is_model else f"variable {obj.path!r}"
         raise ValueError(
             f"The {what} belongs to {owner!r} and cannot be adopted by {strategy!r}: "
             "it can have one strategy only. Make a copy with keras.models.clone_model "
@@ -247,35 +245,60 @@ def _check_free(owner: Any, strategy: Any, obj: Any) -> None:
         )
 
 
-# Reading a plain variable where a strategy runs.
+# Reading and writing a plain variable where a strategy, a program or a tape runs.
 
 
 def wrap_value(original: property) -> property:
-    """Return a `value` of Keras variables that brings in a variable made later.
+    """Return a `value` of Keras variables, for those that no strategy keeps.
 
-    It refuses to read a variable of no strategy in a program.
+    It brings in a variable that a model of the strategy got later, refuses to read
+    another one in a program, and lets open gradient tapes follow what it reads.
     """
     get = original.fget
+    assert get is not None
 
-    # mypy knows that a property may have no getter; this one has.
-    @functools.wraps(get)  # type: ignore[arg-type]
-    def value(self: Any) -> Any:
+    @functools.wraps(get)
+    def value(self: KerasVariable) -> jax.Array:
         # In a stateless scope Keras itself passes the values, and
         # nothing is read from here.
-        if is_plain(self) and not stateless_scope.in_stateless_scope():
-            is_compiled = frames.frame().is_compiled
-            if is_compiled or ambient.current().strategy is not None:
-                _look_for_owner(self)
-                if is_compiled:
-                    bring_into_program(self)
-                if not is_plain(self):
-                    return self.value
-        return get(self)  # type: ignore[misc]
+        if not is_plain(self) or internals.in_stateless_scope():
+            return get(self)
+        frame = ambient.current()
+        is_compiled = frames.frame().is_compiled
+        if is_compiled or frame.strategy is not None:
+            _look_for_owner(self)
+            if is_compiled:
+                bring_into_program(self)
+            if not is_plain(self):
+                return self.value
+        raw = internals.stored_value(self)
+        if frame.tape is None or raw is None:
+            return get(self)
+        followed = kept_variables.follow(frame.tape, self, raw, self.trainable)
+        return internals.autocast(self, followed)
 
     return property(value)
 
 
-def _look_for_owner(variable: Any) -> None:
+def wrap_assign(original: Callable[..., None]) -> Callable[..., None]:
+    """Return a `_direct_assign` that stores no gradient, and no value of a trace."""
+
+    @functools.wraps(original)
+    def assign(self: KerasVariable, value: jax.Array) -> None:
+        if not is_plain(self) or internals.in_stateless_scope():
+            original(self, value)
+        elif frames.frame().is_compiled and self.__dict__.get("_value") is not None:
+            bring_into_program(self)
+            internals.store(self, value)  # It is another class's now.
+        elif ambient.current().tape is not None:
+            original(self, frames.strip_gradient(value))
+        else:
+            original(self, value)
+
+    return assign
+
+
+def _look_for_owner(variable: KerasVariable) -> None:
     """Bring in the models of the current strategy that have a variable."""
     if "_unisono_unowned" in variable.__dict__:
         return  # A loop may read it at every step, so the search is done only once.
@@ -289,7 +312,7 @@ def _look_for_owner(variable: Any) -> None:
         variable.__dict__["_unisono_unowned"] = True
 
 
-def bring_into_program(variable: Any) -> None:
+def bring_into_program(variable: KerasVariable) -> None:
     """Let a program that is being traced have a variable made outside every scope.
 
     A program of no strategy makes it a variable of the default strategy.
@@ -314,7 +337,7 @@ def bring_into_program(variable: Any) -> None:
 # Loops.
 
 
-def check_members(model: Any) -> None:
+def check_members(model: KerasModel) -> None:
     """Raise if a variable of a model was made outside the scope of its strategy.
 
     Raises:
@@ -332,4 +355,4 @@ def check_members(model: Any) -> None:
             )
             raise errors.add_section(ValueError(message), "Not created in the scope")
     for variable in _find_training_variables(model):
-        _check_free(_find_owner(variable), strategy, variable)
+        _check_free(_find_owner(variable), strategy, f"variable {variable.path!r}")

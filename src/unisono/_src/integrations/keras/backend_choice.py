@@ -1,7 +1,8 @@
-"""The choice of Keras' backend, for programs in which unisono imports Keras first.
+"""Which Keras can be distributed, and the choice of its backend where nobody chose.
 
 Keras chooses its backend once, while it is imported. By default it takes TensorFlow,
-which need not be installed and which no strategy of unisono can distribute.
+which need not be installed and which no strategy of unisono can distribute. So the
+backend is chosen here if unisono is the first that imports Keras.
 """
 
 from __future__ import annotations
@@ -10,6 +11,11 @@ import json
 import os
 import sys
 
+from unisono._src.integrations import attribute_patches
+from unisono._src.integrations.keras import internals
+
+# The first version of Keras whose internals the patches fit.
+_OLDEST = (3, 13)
 # Keras writes this default into a new configuration file by itself, whatever backend
 # the environment names. So in the file it is not the choice of a user.
 _DEFAULT = "tensorflow"
@@ -59,3 +65,39 @@ def _read_backend(path: str) -> str | None:
         return None  # There is none, or it is damaged, which Keras itself reports.
     backend = found.get("backend") if isinstance(found, dict) else None
     return None if backend == _DEFAULT else backend
+
+
+def is_new_enough() -> bool:
+    """Return whether the patches fit the version of Keras."""
+    import keras
+
+    return attribute_patches.is_new_enough(keras, _OLDEST)
+
+
+def check() -> None:
+    """Raise if Keras is too old for strategies.
+
+    Raises:
+        RuntimeError: it is too old.
+    """
+    import keras
+
+    attribute_patches.check_version("Keras", keras, _OLDEST)
+
+
+def find_obstacle() -> str | None:
+    """Return why models of this Keras cannot be distributed, or None if they can."""
+    import keras
+
+    if keras.backend.backend() != "jax":
+        return (
+            f"Keras runs on the backend {keras.backend.backend()!r}, where a strategy "
+            "of unisono cannot distribute it. Set the environment variable "
+            "KERAS_BACKEND=jax before keras is imported."
+        )
+    if internals.backend_config.is_nnx_enabled():
+        return (
+            "Keras was told to make its layers NNX modules, whose variables a strategy "
+            "cannot place. Unset KERAS_NNX_ENABLED, or use Flax NNX itself."
+        )
+    return None

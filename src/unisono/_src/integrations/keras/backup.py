@@ -8,10 +8,15 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras.src.random import seed_generator
 
 from unisono._src.foundation.public_names import publish
-from unisono._src.integrations.keras import internals, positions, saving, scope
+from unisono._src.integrations.keras import (
+    backend_choice,
+    internals,
+    positions,
+    saving,
+)
+from unisono._src.integrations.keras.internals import KerasVariable
 from unisono._src.saving.checkpoint import checkpoint as checkpoints
 from unisono._src.saving.checkpoint import manager, worker_meeting
 
@@ -66,7 +71,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         delete_checkpoint: bool = True,
     ) -> None:
         super().__init__()
-        if (obstacle := scope.find_obstacle()) is not None:
+        if (obstacle := backend_choice.find_obstacle()) is not None:
             raise RuntimeError(obstacle)
         if not backup_dir:
             raise ValueError("Empty `backup_dir` argument passed")
@@ -80,13 +85,13 @@ class BackupAndRestore(keras.callbacks.Callback):
         self.save_freq = save_freq
         self.double_checkpoint = double_checkpoint
         self.delete_checkpoint = delete_checkpoint
-        self._input: Any = None
+        self._input: positions.Position | None = None
         # Batches since the last backup, batches done in this epoch, and the epoch.
         self._since = self._at = self._epoch = 0
         self._is_due = False
         self._metrics: dict[str, np.ndarray] | None = None
 
-    def _take_input(self, adapter: Any) -> None:
+    def _take_input(self, adapter: positions.Position) -> None:
         """Take the adapter from which the `fit` that is about to begin reads."""
         self._input = adapter
 
@@ -112,7 +117,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             model=self.model,
             input=self._input,
             random=positions.Randomness(),
-            seeds=seed_generator.global_seed_generator(),
+            seeds=internals.seed_generators.global_seed_generator(),
             metrics=self._metric_values(),
             epoch=0,
             batch=0,
@@ -218,7 +223,7 @@ class BackupAndRestore(keras.callbacks.Callback):
     # their variables when an epoch begins, and a sum that is divided among three
     # replicas would not come out the same. See docs/decisions/0020.
 
-    def _metric_variables(self) -> dict[str, Any]:
+    def _metric_variables(self) -> dict[str, KerasVariable]:
         named = saving.name_objects(self.model.metrics)
         return {
             f"{name}/{i}": variable

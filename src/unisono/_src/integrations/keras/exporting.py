@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
-from keras.src.models import functional
 
 from unisono._src.execution import function, specs
 from unisono._src.integrations import kept_variables
-from unisono._src.integrations.keras import internals, scope, variables
+from unisono._src.integrations.keras import backend_choice, internals, variables
+from unisono._src.integrations.keras.internals import KerasModel, KerasVariable
 from unisono._src.state.variables import Variable
 
 
 @contextlib.contextmanager
-def lend(variable: Any) -> Iterator[Variable]:
+def lend(variable: KerasVariable) -> Iterator[Variable]:
     """Give the variable that keeps the value; for the block only, if it has none.
 
     Raises:
@@ -27,7 +27,7 @@ def lend(variable: Any) -> Iterator[Variable]:
     if own.get("_kept") is not None:
         yield own["_kept"]
         return
-    value, kind, why = own.get("_value"), type(variable), scope.find_obstacle()
+    value, kind, why = own.get("_value"), type(variable), backend_choice.find_obstacle()
     if why is not None or value is None:
         missing = (
             f"The Keras variable {variable.path!r} has no value yet. Build the model."
@@ -45,7 +45,7 @@ def lend(variable: Any) -> Iterator[Variable]:
         variable.__class__ = kind
 
 
-def make_forward(model: Any) -> function.Function[..., Any]:
+def make_forward(model: KerasModel) -> function.Function[..., object]:
     """Return a function with an input signature that predicts as the model does.
 
     Args:
@@ -62,7 +62,7 @@ def make_forward(model: Any) -> function.Function[..., Any]:
         )
     _check_takes(model, len(inputs))
 
-    def forward(*given: Any) -> Any:
+    def forward(*given: object) -> object:
         return model(*given, training=False)
 
     # Exported functions have the names of their arguments.
@@ -72,7 +72,7 @@ def make_forward(model: Any) -> function.Function[..., Any]:
     return function.Function(forward, list(inputs.values()), name=model.name)
 
 
-def _check_takes(model: Any, count: int) -> None:
+def _check_takes(model: KerasModel, count: int) -> None:
     """Raise `ValueError` unless a model can be called with `count` arguments."""
     try:
         inspect.signature(model.call).bind(*range(count))
@@ -86,9 +86,9 @@ def _check_takes(model: Any, count: int) -> None:
         ) from error
 
 
-def find_inputs(model: Any) -> dict[str, Any]:
+def find_inputs(model: KerasModel) -> dict[str, object]:
     """Return the specs of a built model's arguments, by name; nothing if not known."""
-    if isinstance(model, functional.Functional):
+    if isinstance(model, internals.Functional):
         # What the program has declared, as the functional model takes it.
         declared = internals.declared_inputs(model)
         return {"inputs": keras.tree.map_structure(_to_spec, declared)}
@@ -105,16 +105,16 @@ def find_inputs(model: Any) -> dict[str, Any]:
     return dict(zip(names, found, strict=True))
 
 
-def _to_spec(tensor: Any) -> specs.TensorSpec:
+def _to_spec(tensor: keras.KerasTensor) -> specs.TensorSpec:
     return specs.TensorSpec(tensor.shape, tensor.dtype)
 
 
-def _free_batch(shape: Any, dtype: Any) -> specs.TensorSpec:
+def _free_batch(shape: Sequence[int | None], dtype: str) -> specs.TensorSpec:
     """Return a spec without the size of the batch that a model was built with."""
     return specs.TensorSpec((None, *shape[1:]), dtype)
 
 
-def _map_shapes(shapes: Any, dtype: Any) -> Any:
+def _map_shapes(shapes: Any, dtype: str) -> object:
     """Return specs in the structure in which Keras has recorded shapes."""
     if isinstance(shapes, dict):
         return {name: _map_shapes(shape, dtype) for name, shape in shapes.items()}

@@ -10,14 +10,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import keras
-from keras.src import ops
-from keras.src.backend.jax import trainer
-from keras.src.optimizers import base_optimizer
-from keras.src.utils import io_utils
 
 from unisono._src.execution import gradient_tape
 from unisono._src.foundation.public_names import publish
-from unisono._src.integrations.keras import exporting, optimizers
+from unisono._src.integrations.keras import exporting, internals, optimizers
+from unisono._src.integrations.keras.internals import (
+    KerasMetric,
+    KerasModel,
+    KerasOptimizer,
+    KerasVariable,
+)
 from unisono._src.saving.export import model_description
 
 
@@ -83,10 +85,10 @@ def load_model(
 
 
 def save_model(
-    model: Any,
+    model: KerasModel,
     filepath: str | os.PathLike[str],
     overwrite: bool = True,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> None:
     """Saves a model of Keras, as ``model.save(filepath)`` does.
 
@@ -116,11 +118,11 @@ def _wrap_save(original: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(original)
     def save(
-        self: Any,
-        filepath: Any,
+        self: KerasModel,
+        filepath: str | os.PathLike[str],
         overwrite: bool = True,
         zipped: bool | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         kind = kwargs.get("save_format")
         is_bare = not os.path.splitext(os.fspath(filepath))[1]
@@ -148,7 +150,7 @@ def _may_replace(target: str, overwrite: bool) -> bool:
             f"A model is to be saved as the directory {target}, where there is "
             "something else. Remove it, or save to another path."
         )
-    return overwrite or io_utils.ask_to_proceed_with_overwrite(target)
+    return overwrite or internals.ask_to_proceed_with_overwrite(target)
 
 
 def _save_directory(save: Callable[[str], None], target: str) -> None:
@@ -168,7 +170,7 @@ def _save_directory(save: Callable[[str], None], target: str) -> None:
         os.replace(made, target)
 
 
-def _wrap_maker(original: Callable[..., Any], step: str) -> Callable[..., Any]:
+def _wrap_maker(original: Callable[..., object], step: str) -> Callable[..., object]:
     """Return a method that compiles a step, and refuses one written for TensorFlow.
 
     Raises:
@@ -176,7 +178,7 @@ def _wrap_maker(original: Callable[..., Any], step: str) -> Callable[..., Any]:
     """
 
     @functools.wraps(original)
-    def make(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def make(self: KerasModel, *args: object, **kwargs: object) -> object:
         try:
             # Keras on JAX would fail within the trace, with
             # an error about its own code.
@@ -195,17 +197,17 @@ def _wrap_maker(original: Callable[..., Any], step: str) -> Callable[..., Any]:
     return make
 
 
-def _reset_states(self: Any) -> None:
+def _reset_states(self: KerasMetric) -> None:
     """Resets the metric; this is the old name of `reset_state`."""
     self.reset_state()
 
 
 def _minimize(
-    self: Any,
-    loss: Any,
-    var_list: Sequence[Any] | Callable[[], Sequence[Any]],
+    self: KerasOptimizer,
+    loss: object,
+    var_list: Sequence[KerasVariable] | Callable[[], Sequence[KerasVariable]],
     tape: gradient_tape.GradientTape | None = None,
-) -> Any:
+) -> object:
     """Updates variables so that a loss gets smaller, by the gradient of a tape.
 
     The loss is a number that `tape` has recorded, or a function that returns it.
@@ -224,18 +226,20 @@ def _minimize(
     return self.apply_gradients(zip(found, variables, strict=True))
 
 
-def _save_spec(self: Any, dynamic_batch: bool = True) -> Any:
+def _save_spec(
+    self: KerasModel, dynamic_batch: bool = True
+) -> tuple[tuple[object, ...], dict[str, object]] | None:
     """Returns the specs of arguments, and of keywords; None if they are not known."""
     inputs = exporting.find_inputs(self) if self.built else {}
     return (tuple(inputs.values()), {}) if inputs else None
 
 
-def _get_rate(self: Any) -> Any:
+def _get_rate(self: KerasOptimizer) -> object:
     """The learning rate; this is the old name of `learning_rate`."""
     return self.learning_rate
 
 
-def _set_rate(self: Any, value: Any) -> None:
+def _set_rate(self: KerasOptimizer, value: object) -> None:
     self.learning_rate = value
 
 
@@ -245,7 +249,7 @@ def install() -> None:
 
     Objects come from Keras, so no namespace of ours can do this.
     """
-    metric, optimizer = keras.metrics.Metric, base_optimizer.BaseOptimizer
+    metric, optimizer = keras.metrics.Metric, internals.BaseOptimizer
     for owner, name, value in [
         (metric, "reset_states", _reset_states),
         (optimizer, "minimize", _minimize),
@@ -256,11 +260,11 @@ def install() -> None:
             setattr(owner, name, value)
     keras.Model.save = _wrap_save(keras.Model.save)
     # Outside scopes and functions, too: a loop of one's own with a LossScaleOptimizer.
-    ops.cond = optimizers.wrap_cond(ops.cond)
+    internals.ops.cond = optimizers.wrap_cond(internals.ops.cond)
     for step in ("train_step", "test_step", "predict_step"):
         maker = f"make_{step.removesuffix('_step')}_function"
-        wrapped = _wrap_maker(getattr(trainer.JAXTrainer, maker), step)
-        setattr(trainer.JAXTrainer, maker, wrapped)
+        wrapped = _wrap_maker(getattr(internals.JAXTrainer, maker), step)
+        setattr(internals.JAXTrainer, maker, wrapped)
 
 
 publish("unisono.keras.losses", Reduction)

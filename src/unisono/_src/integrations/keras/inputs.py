@@ -11,20 +11,21 @@ import jax
 import keras
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
-from keras.src.trainers.data_adapters import data_adapter, data_adapter_utils
 
 from unisono._src.foundation import ambient, nest
 from unisono._src.input.api import dataset, distributed_dataset, iterators
 from unisono._src.input.loaders import dispatch
 from unisono._src.input.plan.seeds import Orders
+from unisono._src.integrations.keras import internals
 from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.values import distributed
 
+_Dataset = dataset.Dataset | distributed_dataset.DistributedDataset
 _DATASETS = (dataset.Dataset, distributed_dataset.DistributedDataset)
 
 
 def bind_arguments(
-    method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    method: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
 ) -> inspect.BoundArguments | None:
     """Return the arguments of a method, with adapters in place of unisono's datasets.
 
@@ -67,11 +68,11 @@ def _check_alone(given: dict[str, Any]) -> None:
             )
 
 
-def wrap_get_data_adapter(original: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_get_data_adapter(original: Callable[..., object]) -> Callable[..., object]:
     """Return a `get_data_adapter` of Keras that takes datasets of unisono, too."""
 
     @functools.wraps(original)
-    def find(x: Any, *args: Any, **kwargs: Any) -> Any:
+    def find(x: object, *args: object, **kwargs: object) -> object:
         if not isinstance(x, _DATASETS):
             return original(x, *args, **kwargs)
         given = inspect.signature(original).bind_partial(x, *args, **kwargs).arguments
@@ -84,7 +85,7 @@ def wrap_get_data_adapter(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @final
-class DatasetAdapter(data_adapter.DataAdapter):
+class DatasetAdapter(internals.DataAdapter):
     """Gives Keras the global batches of a dataset.
 
     Args:
@@ -96,7 +97,7 @@ class DatasetAdapter(data_adapter.DataAdapter):
     """
 
     def __init__(
-        self, source: Any, class_weight: dict[int, float] | None = None
+        self, source: _Dataset, class_weight: dict[int, float] | None = None
     ) -> None:
         frame = ambient.current()
         strategy, placement = frame.strategy, frame.placement
@@ -108,14 +109,15 @@ class DatasetAdapter(data_adapter.DataAdapter):
         # Workers that all read the whole dataset have the global batch already; they
         # need not join the parts of the replicas.
         self._reading: distributed_dataset.Reading | None = None
-        if _is_distributed(source):
+        if isinstance(source, distributed_dataset.DistributedDataset):
             self._reading = distributed_dataset.reading_of(source)
+            size = int(source.cardinality)
+        else:
+            size = int(source.cardinality())
         self._reads_whole = (
             is_spread and self._reading is not None and self._reading.is_common
         )
         self.is_common = not is_spread or self._reads_whole
-        found = source.cardinality if self._reading else source.cardinality()
-        size = int(found)
         self._size = size if size >= 0 and self.is_common else None
 
     @functools.cached_property
@@ -133,7 +135,7 @@ class DatasetAdapter(data_adapter.DataAdapter):
             return iterators.iterate(self._reading.whole)
         return iter(self._source)
 
-    def global_batch(self, element: Any) -> Any:
+    def global_batch(self, element: object) -> object:
         """Return the global batch of an element of the iterator of `open`."""
         return self._add_weights(nest.map_structure(self._make_global, element))
 
@@ -147,13 +149,13 @@ class DatasetAdapter(data_adapter.DataAdapter):
         for batch in self.get_jax_iterator():
             yield nest.map_structure(np.asarray, batch)
 
-    def _make_global(self, x: Any) -> Any:
+    def _make_global(self, x: object) -> jax.Array | np.ndarray:
         if not isinstance(x, distributed.PerReplica):
             return x if isinstance(x, jax.Array) else np.asarray(x)
         assert self._reading is not None
         return _join(x, self._reading.topology)
 
-    def _add_weights(self, batch: Any) -> Any:
+    def _add_weights(self, batch: object) -> object:
         if self._class_weight is None:
             return batch
         x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
@@ -163,9 +165,7 @@ class DatasetAdapter(data_adapter.DataAdapter):
                 "sample weights already. Leave it out, or multiply the sample weights "
                 "of the dataset by it."
             )
-        weight = data_adapter_utils.class_weight_to_sample_weights(
-            y, self._class_weight
-        )
+        weight = internals.class_weight_to_sample_weights(y, self._class_weight)
         return x, y, weight
 
     @property
@@ -186,11 +186,7 @@ class DatasetAdapter(data_adapter.DataAdapter):
         """None: the size is not known before the dataset is read."""
 
 
-def _is_distributed(source: Any) -> bool:
-    return isinstance(source, distributed_dataset.DistributedDataset)
-
-
-def _join(x: distributed.PerReplica, topology: Topology) -> Any:
+def _join(x: distributed.PerReplica, topology: Topology) -> jax.Array | np.ndarray:
     """Return the global batch whose parts the replicas have."""
     if topology.is_spread and not x.is_stacked:
         x = x.complete(topology)

@@ -1,62 +1,368 @@
-"""What the integration needs of Keras' private members, all in this module.
+"""All that the integration needs of Keras' private names and members.
 
-Keras has no public way to any of it. Keras 3.15, with which the tests run, has these
-members. Where another version lacks one that is read, its function raises
-`AttributeError`. One that is only set (`set_first_epoch`, `set_first_value`,
-`give_weights_back`, `set_loop_state`) would have no effect; the tests of backups,
-checkpoints and interrupted loops find that.
+Keras has no public way to any of it. `NAMES` lists the private names, with the reason
+for each. They load one by one, when they are first used: ``internals.JAXTrainer`` is
+Keras' class. The protocols below list the members of Keras' objects that are used, the
+private ones among them. Names and members are those of Keras 3.13 to 3.15.
+
+A name that another version lacks raises `AttributeError` where it is used, and
+`find_missing` lists it. A private member that is only set (`set_first_epoch`,
+`set_first_value`, `give_weights_back`, `set_loop_state`) would have no effect; the
+tests of this module find that.
 """
 
 # ruff: noqa: SLF001
 
 from __future__ import annotations
 
+import abc
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import Any
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
+import jax
 import jax.numpy as jnp
+import numpy as np
+
+# The name in this module, where Keras has it, and what it is needed for.
+NAMES: dict[str, tuple[str, str]] = {
+    "ops": ("keras.src.ops", "`cond` is replaced where optimizers call it"),
+    "backend_config": ("keras.src.backend.config", "whether layers are NNX modules"),
+    "global_state": (
+        "keras.src.backend.common.global_state",
+        "state per thread; the counters of layers' names",
+    ),
+    "in_stateless_scope": (
+        "keras.src.backend.common.stateless_scope:in_stateless_scope",
+        "whether Keras itself passes the values of variables",
+    ),
+    "get_stateless_scope": (
+        "keras.src.backend.common.stateless_scope:get_stateless_scope",
+        "the values that Keras passes",
+    ),
+    "seed_generators": (
+        "keras.src.random.seed_generator",
+        "the generator of the whole process",
+    ),
+    "Trainer": ("keras.src.trainers.trainer:Trainer", "`compile` takes our metrics"),
+    "JAXTrainer": ("keras.src.backend.jax.trainer:JAXTrainer", "the loops of models"),
+    "JAXEpochIterator": (
+        "keras.src.backend.jax.trainer:JAXEpochIterator",
+        "the batches and the steps of an epoch",
+    ),
+    "BaseOptimizer": (
+        "keras.src.optimizers.base_optimizer:BaseOptimizer",
+        "the base of all optimizers, that of LossScaleOptimizer too",
+    ),
+    "CompileMetrics": (
+        "keras.src.trainers.compile_utils:CompileMetrics",
+        "checkpoints see through this container of metrics",
+    ),
+    "Functional": (
+        "keras.src.models.functional:Functional",
+        "models whose inputs and layers the program has declared",
+    ),
+    "DataAdapter": (
+        "keras.src.trainers.data_adapters.data_adapter:DataAdapter",
+        "the base of what loops read batches from",
+    ),
+    "data_adapters": (
+        "keras.src.trainers.data_adapters",
+        "`get_data_adapter` chooses what a loop reads from",
+    ),
+    "class_weight_to_sample_weights": (
+        "keras.src.trainers.data_adapters.data_adapter_utils:"
+        "class_weight_to_sample_weights",
+        "the `class_weight` of `fit`",
+    ),
+    "train_validation_split": (
+        "keras.src.trainers.data_adapters.array_slicing:train_validation_split",
+        "the `validation_split` of `fit`",
+    ),
+    "to_snake_case": (
+        "keras.src.utils.naming:to_snake_case",
+        "the names that layers get from their classes",
+    ),
+    "ask_to_proceed_with_overwrite": (
+        "keras.src.utils.io_utils:ask_to_proceed_with_overwrite",
+        "the question of `save` before it replaces a model",
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Return one of `NAMES`, and keep it for the next time."""
+    if name not in NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    path, why = NAMES[name]
+    try:
+        found = globals()[name] = _load(path)
+    except (ImportError, AttributeError) as error:
+        import keras
+
+        raise AttributeError(
+            f"Keras {keras.__version__} has no {path.replace(':', '.')}, which unisono "
+            f"needs: {why}. Install a version of Keras that it was tested with (3.13 "
+            "to 3.15)."
+        ) from error
+    return found
+
+
+def _load(path: str) -> Any:
+    """Return a module, or with a colon a name of it."""
+    module, _, name = path.partition(":")
+    found = importlib.import_module(module)
+    return getattr(found, name) if name else found
+
+
+def find_missing() -> list[str]:
+    """Return the paths of `NAMES` that the installed Keras does not have."""
+    missing = []
+    for path, _ in NAMES.values():
+        try:
+            _load(path)
+        except (ImportError, AttributeError):
+            missing.append(path)
+    return missing
+
+
+# What objects of Keras have, as far as it is used here.
+
+
+class KerasVariable(Protocol):
+    """A variable of Keras."""
+
+    name: str
+    path: str
+    shape: tuple[int, ...]
+    dtype: str
+    trainable: bool
+    aggregation: str
+    synchronization: str
+    _value: jax.Array | None
+    _shape: tuple[int, ...]
+    _dtype: str
+    _initializer: Callable[..., jax.Array] | None
+
+    @property
+    def value(self) -> jax.Array:
+        """The value as the running context sees it."""
+
+    def assign(self, value: jax.typing.ArrayLike) -> object:
+        """Replace the value."""
+
+    def _direct_assign(self, value: jax.Array) -> None: ...
+
+    def _maybe_autocast(self, value: jax.Array) -> jax.Array: ...
+
+    def _convert_to_tensor(self, value: object, dtype: str) -> jax.Array: ...
+
+
+class KerasSeedGenerator(Protocol):
+    """A random generator of Keras."""
+
+    state: KerasVariable
+
+
+class KerasMetric(Protocol):
+    """A metric."""
+
+    name: str
+    variables: list[KerasVariable]
+    _variables: list[KerasVariable]
+
+    def update_state(self, *args: object, **kwargs: object) -> object:
+        """Add examples."""
+
+    def reset_state(self) -> None:
+        """Forget all examples."""
+
+
+class KerasOptimizer(Protocol):
+    """An optimizer."""
+
+    built: bool
+    variables: list[KerasVariable]
+    learning_rate: object
+    iterations: KerasVariable
+    _variables: list[KerasVariable]
+    _trainable_variables: list[KerasVariable]
+
+    def build(self, variables: Sequence[KerasVariable]) -> None:
+        """Make the slots of some variables."""
+
+    def apply_gradients(
+        self, grads_and_vars: object, /, *args: object, **kwargs: object
+    ) -> object:
+        """Update variables."""
+
+    def stateless_apply(
+        self,
+        optimizer_variables: Sequence[jax.Array],
+        grads: Sequence[jax.Array | None],
+        trainable_variables: Sequence[jax.Array],
+    ) -> tuple[list[jax.Array], list[jax.Array]]:
+        """Return the new values of variables and of slots."""
+
+
+class KerasLayer(Protocol):
+    """A layer."""
+
+    name: str
+    built: bool
+    variables: list[KerasVariable]
+    trainable_variables: list[KerasVariable]
+    non_trainable_variables: list[KerasVariable]
+    metrics_variables: list[KerasVariable]
+    _trainable_variables: list[KerasVariable]
+    _non_trainable_variables: list[KerasVariable]
+    _seed_generators: list[KerasSeedGenerator]
+    _layers: list[KerasLayer]
+
+    @abc.abstractmethod
+    def call(self, *args: Any, **kwargs: Any) -> object:
+        """Compute the outputs."""
+
+    @abc.abstractmethod
+    def _flatten_layers(self) -> Iterator[KerasLayer]: ...
+
+
+class CompiledMetrics(Protocol):
+    """The container of the metrics that a model was compiled with."""
+
+    built: bool
+    _user_metrics: object
+    _user_weighted_metrics: object
+
+
+class KerasModel(KerasLayer, Protocol):
+    """A model."""
+
+    compiled: bool
+    input_dtype: str
+    optimizer: KerasOptimizer | None
+    metrics: list[KerasMetric]
+    stop_training: bool
+    train_function: object
+    test_function: object
+    predict_function: object
+    _compile_metrics: CompiledMetrics | None
+    _loss_tracker: KerasMetric
+    _initial_epoch: int | None
+    _jax_state: dict[str, Any] | None
+    _jax_state_synced: bool
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        """Compute the outputs."""
+
+    def save(self, filepath: object, *args: object, **kwargs: object) -> None:
+        """Save the model."""
+
+    def jax_state_sync(self) -> None:
+        """Store the state of a running loop in the variables."""
+
+    def _symbolic_build(self, *, data_batch: object) -> None: ...
+
+
+class FunctionalModel(Protocol):
+    """A model whose inputs the program has declared."""
+
+    _inputs_struct: object
+
+
+class RecurrentLayer(Protocol):
+    """A layer that keeps the dropout masks of its cell during a call."""
+
+    cell: object
+
+    def _maybe_reset_dropout_masks(self, cell: object) -> None: ...
+
+
+class Adapter(Protocol):
+    """What a loop reads its batches from."""
+
+    num_batches: int | None
+    batch_size: int | None
+    has_partial_batch: bool | None
+    partial_batch_size: int | None
+
+    def get_jax_iterator(self) -> Iterator[Any]:
+        """Return an iterator over batches."""
+
+    def get_numpy_iterator(self) -> Iterator[Any]:
+        """Return an iterator over batches of NumPy's arrays."""
+
+    def on_epoch_begin(self) -> None:
+        """Begin an epoch."""
+
+    def on_epoch_end(self) -> None:
+        """End an epoch."""
+
+
+class EpochIterator(Protocol):
+    """Gives a loop the steps of its epochs."""
+
+    data_adapter: Adapter
+    num_batches: int | None
+    steps_per_epoch: int | None
+    _steps_seen: int
+    _current_iterator: Iterator[Any] | None
+
+    def _get_iterator(self) -> Iterator[Any]: ...
+
+
+class CallbackList(Protocol):
+    """All callbacks of a loop."""
+
+    params: dict[str, Any] | None
+    _model: KerasModel
+
 
 # What objects consist of. The public lists contain what the children have, too.
 
 
-def own_variables(layer: Any) -> list[Any]:
+def own_variables(layer: KerasLayer) -> list[KerasVariable]:
     """Return the variables of a layer without those of its layers."""
     return [*layer._trainable_variables, *layer._non_trainable_variables]
 
 
-def own_seeds(layer: Any) -> list[Any]:
+def own_seeds(layer: KerasLayer) -> list[KerasVariable]:
     """Return the variables of a layer's random generators."""
     return [generator.state for generator in layer._seed_generators]
 
 
-def own_layers(layer: Any) -> list[Any]:
+def own_layers(layer: KerasLayer) -> list[KerasLayer]:
     """Return the layers of a layer without those of its layers."""
     return list(layer._layers)
 
 
-def own_state(obj: Any) -> list[Any]:
+def own_state(obj: KerasOptimizer | KerasMetric) -> list[KerasVariable]:
     """Return the variables of an optimizer or metric without those of its parts."""
     return list(obj._variables)
 
 
-def all_layers(layer: Any) -> Iterator[Any]:
+def all_layers(layer: KerasLayer) -> Iterator[KerasLayer]:
     """Return a layer and its layers at every depth."""
-    found: Iterator[Any] = layer._flatten_layers()
-    return found
+    return layer._flatten_layers()
 
 
-def optimized_variables(optimizer: Any) -> list[Any]:
+def has_layers(layer: KerasLayer) -> bool:
+    """Return whether a layer knows its layers; one whose making has failed may not."""
+    return hasattr(layer, "_layers")
+
+
+def optimized_variables(optimizer: KerasOptimizer) -> list[KerasVariable]:
     """Return the variables that an optimizer was built for, in its order."""
     return list(optimizer._trainable_variables)
 
 
-def declared_inputs(model: Any) -> Any:
+def declared_inputs(model: FunctionalModel) -> object:
     """Return the inputs of a functional model, in the structure that it takes."""
     return model._inputs_struct
 
 
-def unlisted_metrics(model: Any) -> list[Any]:
+def unlisted_metrics(model: KerasModel) -> list[object]:
     """Return the metrics given to `compile` that `model.metrics` does not list yet.
 
     Keras lists them after the first batch.
@@ -71,29 +377,36 @@ def unlisted_metrics(model: Any) -> list[Any]:
 # stateless calls that are open.
 
 
-def stored_type(variable: Any) -> Any:
+def stored_type(variable: KerasVariable) -> np.dtype[Any]:
     """Return the type of the value that a variable stores."""
     return jnp.dtype(variable._dtype)
 
 
-def stored_value(variable: Any) -> Any:
+def stored_value(variable: KerasVariable) -> jax.Array | None:
     """Return the value that a variable stores; None if it has none."""
     return variable._value
 
 
-def store(variable: Any, value: Any) -> None:
+def store(variable: KerasVariable, value: jax.Array) -> None:
     """Replace the value that a variable stores."""
     variable._direct_assign(value)
 
 
-def set_first_value(variable: Any, value: Any) -> None:
+def autocast(variable: KerasVariable, value: jax.Array) -> jax.Array:
+    """Return a value of a variable in the type that layers compute with."""
+    return variable._maybe_autocast(value)
+
+
+def set_first_value(variable: KerasVariable, value: jax.typing.ArrayLike) -> None:
     """Say which value a variable gets that has none yet."""
     # Keras calls the initializer when it leaves a stateless scope.
     variable._initializer = lambda shape, dtype=None: jnp.asarray(value)
 
 
 @contextlib.contextmanager
-def pretend_shapes(changed: Sequence[Any], values: Sequence[Any]) -> Iterator[None]:
+def pretend_shapes(
+    changed: Sequence[KerasVariable], values: Sequence[jax.Array]
+) -> Iterator[None]:
     """Run a block in which variables report the shapes of `values`."""
     before = [v._shape for v in changed]
     try:
@@ -108,65 +421,100 @@ def pretend_shapes(changed: Sequence[Any], values: Sequence[Any]) -> Iterator[No
 # Loops.
 
 
-def build(model: Any, batch: Any) -> None:
+def build(model: KerasModel, batch: object) -> None:
     """Build a model, its optimizer and its metrics for batches like one."""
     model._symbolic_build(data_batch=batch)
 
 
-def loss_tracker(model: Any) -> Any:
+def loss_tracker(model: KerasModel) -> KerasMetric:
     """Return the metric that has the mean loss of a model."""
     return model._loss_tracker
 
 
-def model_of(callbacks: Any) -> Any:
+def model_of(callbacks: CallbackList) -> KerasModel:
     """Return the model of a list of callbacks, while a step has its state."""
     # The public `model` would store the state of the step in the variables.
     return callbacks._model
 
 
-def first_epoch(model: Any) -> int | None:
+def first_epoch(model: KerasModel) -> int | None:
     """Return the number that `set_first_epoch` has set; None if it has not."""
-    found: int | None = model._initial_epoch
-    return found
+    return model._initial_epoch
 
 
-def set_first_epoch(model: Any, epoch: int | None) -> None:
+def set_first_epoch(model: KerasModel, epoch: int | None) -> None:
     """Say with which epoch `fit` begins; None for the one that it was given."""
     # Keras' own callback for backups sets it, too.
     model._initial_epoch = epoch
 
 
-def has_weights(model: Any) -> bool:
+def has_weights(model: KerasModel) -> bool:
     """Return whether a model's variables have its weights, and no running loop."""
-    return bool(model._jax_state_synced)
+    # On other backends than JAX there is no such state.
+    return bool(getattr(model, "_jax_state_synced", True))
 
 
-def give_weights_back(model: Any) -> None:
+def give_weights_back(model: KerasModel) -> None:
     """Let Keras take the values of a model's variables for its weights."""
     model._jax_state_synced = True
 
 
-def loop_state(model: Any) -> Any:
+def loop_state(model: KerasModel) -> dict[str, Any] | None:
     """Return the state of the latest execution of a loop; None if there is none."""
     return model._jax_state
 
 
-def set_loop_state(model: Any, state: dict[str, Any] | None) -> None:
+def set_loop_state(model: KerasModel, state: dict[str, Any] | None) -> None:
     """Replace the state that Keras will store in the variables."""
     model._jax_state = state
 
 
-def steps_taken(epochs: Any) -> int:
+def steps_taken(epochs: EpochIterator) -> int:
     """Return how many steps an `EpochIterator` has taken in this pass."""
     return int(epochs._steps_seen)
 
 
-def is_in_pass(epochs: Any) -> bool:
+def is_in_pass(epochs: EpochIterator) -> bool:
     """Return whether an `EpochIterator` goes on with a pass in the next epoch."""
     return epochs._current_iterator is not None
 
 
-def resume_pass(epochs: Any, steps: int) -> None:
+def resume_pass(epochs: EpochIterator, steps: int) -> None:
     """Let an `EpochIterator` go on with a pass in which it has taken some steps."""
     epochs._current_iterator = iter(epochs._get_iterator())
     epochs._steps_seen = steps
+
+
+def forget_dropout_masks(layer: RecurrentLayer) -> None:
+    """Let a recurrent layer draw new masks in its next call."""
+    layer._maybe_reset_dropout_masks(layer.cell)
+
+
+# Names and threads.
+
+# Keras keeps its counters of names in its global state, under this name.
+_COUNTS = "object_name_uids"
+
+
+@contextlib.contextmanager
+def restart_numbering() -> Iterator[None]:
+    """Run a block in which the first unnamed layer is ``dense``, not ``dense_7``.
+
+    So a function that makes a model gives the same names whenever it is called.
+    """
+    state = __getattr__("global_state")
+    before = state.get_global_attribute(_COUNTS)
+    state.set_global_attribute(_COUNTS, None)
+    try:
+        yield
+    finally:
+        state.set_global_attribute(_COUNTS, before)
+
+
+def thread_locals() -> tuple[object, ...]:
+    """Return the objects in which Keras has its state per thread.
+
+    They are its stacks of scopes, and of the layers that are being called.
+    """
+    state = __getattr__("global_state")
+    return state.GLOBAL_STATE_TRACKER, state.GLOBAL_SETTINGS_TRACKER

@@ -10,28 +10,36 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
-from keras.src.backend import KerasTensor
-from keras.src.backend.common import stateless_scope
-from keras.src.optimizers import loss_scale_optimizer
+import keras
 
 from unisono._src.execution import contexts, function, sharded_update
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import ReduceOp
 from unisono._src.integrations.keras import internals
+from unisono._src.integrations.keras.internals import KerasOptimizer, KerasVariable
 from unisono._src.ops import control_flow
 from unisono._src.state import remote_state, variables
+from unisono._src.strategies.base import Strategy
 from unisono._src.values import array_operators
 from unisono._src.values.indexed_slices import IndexedSlices
 
+# The gradient of an array, or of some of its rows.
+Gradient = jax.Array | IndexedSlices
 # The compiled updates of each optimizer. Weak keys, so that they go with the optimizer.
-_updates: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+_updates: weakref.WeakKeyDictionary[
+    KerasOptimizer, dict[object, function.Function[..., None]]
+] = weakref.WeakKeyDictionary()
 
 
 def wrap_apply(original: Callable[..., None]) -> Callable[..., None]:
     """Return an `Optimizer.apply` that first sums the gradients of the replicas."""
 
     @functools.wraps(original)
-    def apply(self: Any, grads: Sequence[Any], trainable_variables: Any = None) -> None:
+    def apply(
+        self: KerasOptimizer,
+        grads: Sequence[Gradient | None],
+        trainable_variables: Sequence[KerasVariable] | None = None,
+    ) -> None:
         frame = ambient.current()
         is_replica = frame.strategy is not None and frame.mode == ambient.REPLICA
         if not is_replica or len(grads) == 0:
@@ -48,21 +56,25 @@ def wrap_apply(original: Callable[..., None]) -> Callable[..., None]:
     return apply
 
 
-def wrap_cond(original: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_cond(original: Callable[..., object]) -> Callable[..., object]:
     """Return a `keras.ops.cond` whose branches may assign variables.
 
     A `LossScaleOptimizer` updates variables in one. JAX's would not let them out.
     """
 
     @functools.wraps(original)
-    def cond(pred: Any, true_fn: Any, false_fn: Any) -> Any:
-        is_keras = isinstance(pred, KerasTensor) or stateless_scope.in_stateless_scope()
+    def cond(
+        pred: Any, true_fn: Callable[[], object], false_fn: Callable[[], object]
+    ) -> object:
+        is_keras = isinstance(pred, keras.KerasTensor) or internals.in_stateless_scope()
         return (original if is_keras else control_flow.cond)(pred, true_fn, false_fn)
 
     return cond
 
 
-def _find_variables(optimizer: Any, given: Any) -> list[Any]:
+def _find_variables(
+    optimizer: KerasOptimizer, given: Sequence[KerasVariable] | None
+) -> list[KerasVariable]:
     """Return the variables that gradients belong to: those given, or those known."""
     if given is not None:
         return list(given)
@@ -75,12 +87,12 @@ def _find_variables(optimizer: Any, given: Any) -> list[Any]:
 
 
 def _reduce_and_update(
-    optimizer: Any,
-    original: Any,
-    wanted: list[Any],
+    optimizer: KerasOptimizer,
+    original: Callable[..., None],
+    wanted: list[KerasVariable],
     given: list[int],
-    strategy: Any,
-    grads: Sequence[Any],
+    strategy: Strategy,
+    grads: Sequence[Gradient | None],
 ) -> None:
     """Sum the gradients and update all copies alike, in cross-replica context."""
     if not optimizer.built:
@@ -148,7 +160,10 @@ def _update_on_servers(
 
 
 def _update_parts(
-    optimizer: Any, wanted: list[Any], given: list[int], grads: Sequence[Any]
+    optimizer: KerasOptimizer,
+    wanted: list[KerasVariable],
+    given: list[int],
+    grads: Sequence[Gradient | None],
 ) -> bool:
     """Update variables that are split over the replicas, each part on its device.
 
@@ -163,7 +178,7 @@ def _update_parts(
         return False
     count = len(every)
 
-    def change(inputs: list[Any]) -> list[Any]:
+    def change(inputs: list[jax.Array]) -> list[jax.Array]:
         # Optimizers compute with the parts of variables here, but ask the variables
         # for their shapes.
         with internals.pretend_shapes((*every, *slots), inputs):
@@ -178,8 +193,11 @@ def _update_parts(
 
 
 def _compile_update(
-    optimizer: Any, original: Any, wanted: list[Any], given: list[int]
-) -> Callable[[list[Any]], None]:
+    optimizer: KerasOptimizer,
+    original: Callable[..., None],
+    wanted: list[KerasVariable],
+    given: list[int],
+) -> Callable[[list[Gradient]], None]:
     """Return the compiled update of some variables.
 
     Inside a program that is being traced, it becomes part of that program.
@@ -190,18 +208,25 @@ def _compile_update(
         # A strong reference would keep the optimizer, and so the entry, for ever.
         alive = weakref.ref(optimizer)
 
-        def update(arrays: list[Any]) -> None:
+        def update(arrays: list[Gradient]) -> None:
             by_index = dict(zip(given, arrays, strict=True))
             grads = [by_index.get(i) for i in range(len(wanted))]
-            _apply(alive(), original, grads, wanted)
+            used = alive()
+            assert used is not None
+            _apply(used, original, grads, wanted)
 
         known[key] = function.Function(update)
     return known[key]
 
 
-def _apply(optimizer: Any, original: Any, grads: list[Any], wanted: list[Any]) -> None:
+def _apply(
+    optimizer: KerasOptimizer,
+    original: Callable[..., None],
+    grads: list[Gradient | None],
+    wanted: list[KerasVariable],
+) -> None:
     """Apply summed gradients, with the optimizer's own code."""
-    if not isinstance(optimizer, loss_scale_optimizer.LossScaleOptimizer):
+    if not isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         original(optimizer, grads, wanted)
         return
     # It decides inside `jax.lax.cond` whether to update. A variable that is assigned

@@ -1,146 +1,121 @@
-"""The patches of Keras that hold while a scope is open."""
+"""What is replaced in Keras while a scope or a gradient tape is open, and by what.
+
+Keras' classes are replaced for the whole process. A replacement asks the frame of its
+thread whether to act, so that a thread with neither a scope nor a tape meets Keras as
+it is. Most of these attributes are private; all are there from Keras 3.13 on.
+"""
 
 from __future__ import annotations
 
 import functools
-from typing import Any, final
+from collections.abc import Callable
 
 import keras
-from keras.src import backend, ops
-from keras.src.backend.jax import trainer
-from keras.src.callbacks import callback_list
-from keras.src.layers.rnn import rnn
-from keras.src.optimizers import base_optimizer, loss_scale_optimizer, nadam
-from keras.src.random import seed_generator
 
 from unisono._src.foundation import ambient
 from unisono._src.integrations import attribute_patches, replica_draws
+from unisono._src.integrations.attribute_patches import Patch
 from unisono._src.integrations.keras import (
     adoption,
+    internals,
     optimizers,
     positions,
-    random,
     stops,
-    strategy_distribution,
-    tapes,
     training,
     variables,
 )
 
 
-def _wrap_value(original: property) -> property:
-    return tapes.wrap_value(adoption.wrap_value(original))
+@functools.cache
+def of_variables() -> attribute_patches.Patches:
+    """Return what scopes and tapes need: how variables are made, read and written."""
+    return attribute_patches.Patches(
+        [
+            (keras.Variable, "__init__", variables.wrap_init),
+            (keras.Variable, "value", adoption.wrap_value),
+            (keras.Variable, "_direct_assign", adoption.wrap_assign),
+        ]
+    )
 
 
-def _optimizer_patches() -> list[Any]:
-    base, scaled = base_optimizer.BaseOptimizer, loss_scale_optimizer.LossScaleOptimizer
+@functools.cache
+def of_scopes() -> attribute_patches.Patches:
+    """Return what scopes need beside the patches of variables.
+
+    Models remember their strategy, and keep the state of their latest step; batches are
+    laid out one by one, and steps counted on after a restart; workers stop together;
+    optimizers sum gradients; and random numbers differ between replicas.
+    """
+    trainer, epochs = internals.JAXTrainer, internals.JAXEpochIterator
+    callbacks = keras.callbacks.CallbackList
+    return attribute_patches.Patches(
+        [
+            (trainer, "__init__", training.wrap_init),
+            (trainer, "_make_function", training.wrap_make_function),
+            (trainer, "jax_state_sync", training.wrap_state_sync),
+            *((trainer, name, training.wrap_loop) for name in training.LOOPS),
+            (epochs, "_get_distributed_iterator", training.wrap_batch_iterator),
+            (epochs, "_enumerate_iterator", positions.wrap_enumerate),
+            (callbacks, "on_train_batch_end", stops.wrap_batch_end),
+            (callbacks, "on_epoch_end", stops.wrap_epoch_end),
+            *_optimizer_patches(),
+            (keras.random.SeedGenerator, "next", replica_draws.wrap_next_key),
+            (internals.seed_generators, "global_seed_generator", _wrap_generator),
+            (keras.layers.RNN, "call", _wrap_recurrent_call),
+        ]
+    )
+
+
+def _optimizer_patches() -> list[Patch]:
+    base, scaled = internals.BaseOptimizer, keras.optimizers.LossScaleOptimizer
     return [
         (base, "__init__", optimizers.wrap_init),
         (base, "add_variable", optimizers.wrap_add_variable),
         (base, "add_variable_from_reference", optimizers.wrap_add_from_reference),
         # It makes a number of its own, without `add_variable`.
-        (nadam.Nadam, "build", optimizers.wrap_init),
+        (keras.optimizers.Nadam, "build", optimizers.wrap_init),
         (base, "apply", optimizers.wrap_apply),
         (scaled, "apply", optimizers.wrap_apply),
-        (ops, "cond", optimizers.wrap_cond),
+        (internals.ops, "cond", optimizers.wrap_cond),
     ]
 
 
-@functools.cache
-def _patches() -> attribute_patches.Patches:
-    loops = [(trainer.JAXTrainer, name, training.wrap_loop) for name in training.LOOPS]
-    # Variables go through the state frame; models remember their strategy, and keep the
-    # state of their latest step; batches are laid out one by one, and steps counted on
-    # after a restart; workers stop together; optimizers sum gradients; and random
-    # numbers differ between replicas. Most of these names of Keras are private. They
-    # are the same from the oldest version on that `scope` accepts.
-    return attribute_patches.Patches(
-        [
-            (backend.Variable, "__init__", variables.wrap_init),
-            (backend.Variable, "value", _wrap_value),
-            (backend.Variable, "_direct_assign", tapes.wrap_assign),
-            (trainer.JAXTrainer, "__init__", training.wrap_init),
-            (trainer.JAXTrainer, "_make_function", training.wrap_make_function),
-            (trainer.JAXTrainer, "jax_state_sync", training.wrap_state_sync),
-            *loops,
-            (
-                trainer.JAXEpochIterator,
-                "_get_distributed_iterator",
-                training.wrap_batch_iterator,
-            ),
-            (
-                trainer.JAXEpochIterator,
-                "_enumerate_iterator",
-                positions.wrap_enumerate,
-            ),
-            (
-                callback_list.CallbackList,
-                "on_train_batch_end",
-                stops.wrap_batch_end,
-            ),
-            (callback_list.CallbackList, "on_epoch_end", stops.wrap_epoch_end),
-            *_optimizer_patches(),
-            (seed_generator.SeedGenerator, "next", replica_draws.wrap_next_key),
-            (seed_generator, "global_seed_generator", random.wrap_global_generator),
-            (rnn.RNN, "call", random.wrap_recurrent_call),
-        ]
-    )
+# Random state that Keras keeps beside its variables.
 
 
-@final
-class _PatchedKerasScope:
-    """A context manager that patches Keras and makes the strategy its distribution.
+def _wrap_generator(original: Callable[[], object]) -> Callable[[], object]:
+    """Return a `global_seed_generator` whose generator belongs to no strategy.
 
-    It may be entered again while it is open, and in several threads. Keras has a
-    current distribution per thread, so the distribution of the strategy remembers the
-    one that it replaces, and how many blocks are open.
+    Keras creates the generator on first use and keeps it for the whole process, so it
+    must not belong to the scope that happens to be open then.
     """
 
-    def __enter__(self) -> None:
-        placement = ambient.current().placement
-        found = strategy_distribution.current()
-        if placement is not None:
-            strategy_distribution.check_alone()
-        outer = keras.distribution.distribution()
-        is_outer_own = found is None and outer is not None
-        # The default strategy places nothing, so a distribution of the program's own
-        # holds there.
-        if not is_outer_own and (found is None or found.placement is not placement):
-            found = strategy_distribution.StrategyDistribution(
-                placement, variables.adopt, outer=outer
-            )
-            keras.distribution.set_distribution(found)
-        _patches().__enter__()
-        if found is not None:
-            found.depth += 1
+    @functools.wraps(original)
+    def find() -> object:
+        scope = keras.distribution.distribution()
+        keras.distribution.set_distribution(None)
+        try:
+            with ambient.push(strategy=None, placement=None):
+                return original()
+        finally:
+            keras.distribution.set_distribution(scope)
 
-    def __exit__(self, *exc: Any) -> None:
-        found = strategy_distribution.current()
-        if found is not None:
-            found.depth -= 1
-        if found is None or found.depth == 0:
-            adoption.note_outside_variables()
-        if found is not None and found.depth == 0:
-            keras.distribution.set_distribution(found.outer)
-        _patches().__exit__(*exc)
+    return find
 
 
-SCOPE = _PatchedKerasScope()
+def _wrap_recurrent_call(original: Callable[..., object]) -> Callable[..., object]:
+    """Return a `call` of recurrent layers that forgets dropout masks when it fails.
 
-
-@final
-class _PatchedTape:
-    """A context manager that lets gradient tapes follow variables made outside scopes.
-
-    The patches are those of scopes, counted together: two sets of patches of the same
-    attributes, in several threads, would undo each other.
+    Such a layer keeps its masks during a call, and forgets them at the end. A trace
+    that is given up, to be repeated, would leave its masks to the next one.
     """
 
-    def __enter__(self) -> None:
-        _patches().__enter__()
+    @functools.wraps(original)
+    def call(self: internals.RecurrentLayer, *args: object, **kwargs: object) -> object:
+        try:
+            return original(self, *args, **kwargs)
+        except BaseException:  # A trace is given up by a signal, which is no error.
+            internals.forget_dropout_masks(self)
+            raise
 
-    def __exit__(self, *exc: Any) -> None:
-        _patches().__exit__(*exc)
-
-
-TAPE = _PatchedTape()
+    return call

@@ -13,12 +13,12 @@ import itertools
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
-from keras.src.trainers.data_adapters import data_adapter
 
 from unisono._src.integrations.keras import inputs, internals, stops
+from unisono._src.integrations.keras.internals import Adapter, EpochIterator
 from unisono._src.saving.checkpoint import worker_meeting
 
 # How many of the latest positions are kept. `StrategyDistribution.batches` reads a
@@ -54,8 +54,37 @@ class Randomness:
 _randomness = Randomness()
 
 
+class Position(Protocol):
+    """The position of `fit` in its input, as a backup sees it.
+
+    Attributes:
+        done: how many steps of the next epoch were done before the program stopped.
+    """
+
+    done: int
+
+    @property
+    def batches_in_epoch(self) -> int | None:
+        """The number of steps in an epoch, or None if it is not known."""
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the position."""
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Let the next pass begin at a position."""
+
+    def has_next(self) -> bool:
+        """Return whether the pass that is about to begin has a batch."""
+
+
+class InputTaker(Protocol):
+    """A callback that makes backups."""
+
+    def _take_input(self, adapter: Position) -> None: ...
+
+
 @final
-class PositionedAdapter(data_adapter.DataAdapter):
+class PositionedAdapter(internals.DataAdapter):
     """Gives Keras the batches of another adapter, from any position.
 
     A pass is one reading of the input. An epoch of Keras is one pass, or with
@@ -69,11 +98,13 @@ class PositionedAdapter(data_adapter.DataAdapter):
         done: how many steps of the next epoch were done before the program stopped.
     """
 
-    def __init__(self, inner: Any, agreement: stops.Agreement | None = None) -> None:
+    def __init__(
+        self, inner: Adapter, agreement: stops.Agreement | None = None
+    ) -> None:
         self._inner = inner
         self._agreement = agreement
-        self._is_ours = isinstance(inner, inputs.DatasetAdapter)
-        self._epochs: Any = None
+        self._dataset = inner if isinstance(inner, inputs.DatasetAdapter) else None
+        self._epochs: EpochIterator | None = None
         # The number of batches that were read in this pass, and the random state in
         # which the pass began.
         self._pulled = 0
@@ -95,10 +126,12 @@ class PositionedAdapter(data_adapter.DataAdapter):
 
     def get_state(self) -> dict[str, Any]:
         """Return the number of batches used in this pass, and how to read the rest."""
-        taken = internals.steps_taken(self._epochs) if self._is_in_pass else 0
+        taken = 0
+        if self._epochs is not None and self._is_in_pass:
+            taken = internals.steps_taken(self._epochs)
         state: dict[str, Any] = {"taken": taken, "begin": None, "position": None}
-        if self._is_ours:
-            state["orders"] = self._inner.orders.get_state()
+        if self._dataset is not None:
+            state["orders"] = self._dataset.orders.get_state()
             if taken:
                 state["position"] = self._position(taken)
         elif taken:
@@ -113,7 +146,7 @@ class PositionedAdapter(data_adapter.DataAdapter):
         goes_on = internals.is_in_pass(self._epochs)
         return bool(self._epochs.steps_per_epoch) and goes_on
 
-    def _position(self, taken: int) -> Any:
+    def _position(self, taken: int) -> object:
         """Return the position of a dataset after a number of batches."""
         if taken in self._before:
             return self._before[taken]
@@ -132,18 +165,18 @@ class PositionedAdapter(data_adapter.DataAdapter):
         return first is not None
 
     @property
-    def _checkpoint_mark(self) -> Callable[[Any], Any] | None:
+    def _checkpoint_mark(self) -> Callable[[dict[str, Any]], object] | None:
         """The part of the state that must be equal on all workers, or None.
 
         It is None if each worker reads batches of its own.
         """
-        if self._is_ours and not self._inner.is_common:
+        if self._dataset is not None and not self._dataset.is_common:
             return None
         return lambda state: state["taken"]
 
     # Batches.
 
-    def enter_epoch(self, epochs: Any) -> int:
+    def enter_epoch(self, epochs: EpochIterator) -> int:
         """Begin an epoch.
 
         Args:
@@ -175,16 +208,18 @@ class PositionedAdapter(data_adapter.DataAdapter):
         self._before.clear()
         if self._agreement is not None and resumed is None:
             _share_randomness()
-        if self._is_ours:
-            yield from self._read_dataset(resumed)
+        if self._dataset is not None:
+            yield from self._read_dataset(self._dataset, resumed)
         else:
             yield from self._replay(resumed)
 
-    def _read_dataset(self, resumed: dict[str, Any] | None) -> Iterator[Any]:
+    def _read_dataset(
+        self, source: inputs.DatasetAdapter, resumed: dict[str, Any] | None
+    ) -> Iterator[Any]:
         """Yield batches of a dataset of unisono, which can go to a position."""
         if resumed is not None:
-            self._inner.orders.set_state(resumed["orders"])
-        self._iterator = self._inner.open()
+            source.orders.set_state(resumed["orders"])
+        self._iterator = source.open()
         self._pulled = 0
         if resumed is not None and resumed["position"] is not None:
             self._iterator.set_state(resumed["position"])
@@ -197,7 +232,7 @@ class PositionedAdapter(data_adapter.DataAdapter):
             except StopIteration:
                 return
             self._pulled += 1
-            yield self._inner.global_batch(element)
+            yield source.global_batch(element)
 
     def _replay(self, resumed: dict[str, Any] | None) -> Iterator[Any]:
         """Yield batches of any other input, and skip those that were used before."""
@@ -249,7 +284,7 @@ class PositionedAdapter(data_adapter.DataAdapter):
         self._inner.on_epoch_end()
 
 
-def give_input(callbacks: Sequence[Any], adapter: Any) -> None:
+def give_input(callbacks: Sequence[InputTaker], adapter: Position) -> None:
     """Tell callbacks that make backups from which adapter `fit` will read."""
     for callback in callbacks:
         # Private, because users see the callback's class, and it is not for them.
@@ -264,14 +299,16 @@ def _share_randomness() -> None:
     _randomness.set_state(json.loads(told))
 
 
-def wrap_enumerate(original: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_enumerate(
+    original: Callable[..., Iterator[Any]],
+) -> Callable[..., Iterator[Any]]:
     """Return an `_enumerate_iterator` that skips steps done before the program stopped.
 
     The numbers of the other steps stay, so callbacks see the numbers of one `fit`.
     """
 
     @functools.wraps(original)
-    def enumerate_steps(self: Any) -> Iterator[Any]:
+    def enumerate_steps(self: EpochIterator) -> Iterator[Any]:
         adapter, steps = self.data_adapter, original(self)
         if not isinstance(adapter, PositionedAdapter):
             yield from steps

@@ -14,12 +14,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
-from keras.src import tree
-from keras.src.trainers import data_adapters, trainer
 
 from unisono._src.foundation import ambient
 from unisono._src.integrations import attribute_patches
-from unisono._src.integrations.keras import adoption, inputs
+from unisono._src.integrations.keras import adoption, inputs, internals
+from unisono._src.integrations.keras.internals import KerasMetric, KerasModel
 from unisono._src.training import metrics
 
 
@@ -27,9 +26,11 @@ def _wrap_compile(original: Callable[..., None]) -> Callable[..., None]:
     """Return a `compile` that takes metrics of unisono, and warns of lost scopes."""
 
     @functools.wraps(original)
-    def compile_model(self: Any, *args: Any, **kwargs: Any) -> None:
+    def compile_model(self: KerasModel, *args: object, **kwargs: object) -> None:
         given = [
-            x for x in tree.flatten((args, kwargs)) if isinstance(x, metrics.Metric)
+            x
+            for x in keras.tree.flatten((args, kwargs))
+            if isinstance(x, metrics.Metric)
         ]
         if given:
             twins = {id(x): _make_twin(x) for x in given}
@@ -40,7 +41,7 @@ def _wrap_compile(original: Callable[..., None]) -> Callable[..., None]:
     return compile_model
 
 
-def _replace(given: Any, twins: Mapping[int, Any]) -> Any:
+def _replace(given: Any, twins: Mapping[int, object]) -> Any:
     """Return arguments of `compile` with some objects in them replaced."""
     if isinstance(given, dict):
         return {key: _replace(value, twins) for key, value in given.items()}
@@ -49,7 +50,7 @@ def _replace(given: Any, twins: Mapping[int, Any]) -> Any:
     return twins.get(id(given), given)
 
 
-def _make_twin(metric: metrics.Metric) -> Any:
+def _make_twin(metric: metrics.Metric) -> KerasMetric:
     """Return the metric of Keras that computes the same as a metric of unisono.
 
     Keras computes with its own only. The program may go on reading the one that it
@@ -76,7 +77,7 @@ def _make_twin(metric: metrics.Metric) -> Any:
     return twin
 
 
-def _warn_of_scope(model: Any) -> None:
+def _warn_of_scope(model: KerasModel) -> None:
     """Warn if a model of no strategy is compiled in a scope."""
     strategy = ambient.current().strategy
     if strategy is None or adoption.STRATEGY in model.__dict__:
@@ -89,11 +90,16 @@ def _warn_of_scope(model: Any) -> None:
     )
 
 
+@functools.cache
 def install() -> None:
-    """Replace the two functions; call it once."""
+    """Replace the two functions, when it is called first."""
     attribute_patches.Patches(
         [
-            (data_adapters, "get_data_adapter", inputs.wrap_get_data_adapter),
-            (trainer.Trainer, "compile", _wrap_compile),
+            (
+                internals.data_adapters,
+                "get_data_adapter",
+                inputs.wrap_get_data_adapter,
+            ),
+            (internals.Trainer, "compile", _wrap_compile),
         ]
     ).__enter__()

@@ -12,22 +12,31 @@ import contextlib
 import functools
 import re
 import weakref
-from collections.abc import Callable, Iterable
-from typing import Any, final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar, final
 
+import jax
 import jax.numpy as jnp
 import keras
-from keras.src import backend
-from keras.src.models import functional
-from keras.src.optimizers import base_optimizer
-from keras.src.trainers import compile_utils
-from keras.src.utils import naming
+import numpy as np
+from jax.typing import ArrayLike
 
+from unisono._src.execution import function
 from unisono._src.foundation import library_hooks
 from unisono._src.integrations.keras import exporting, internals
+from unisono._src.integrations.keras.internals import (
+    KerasLayer,
+    KerasMetric,
+    KerasModel,
+    KerasOptimizer,
+    KerasVariable,
+)
 from unisono._src.saving.checkpoint import restore_values
 from unisono._src.state import reading
+from unisono._src.state.variables import Variable
 from unisono._src.values import jax_traces
+
+T = TypeVar("T")
 
 # Under this name an object has the `_BuildWatch` that waits for it.
 _WAITING = "_unisono_waiting"
@@ -46,11 +55,11 @@ _INTERNAL = frozenset(
 _AUTOMATIC = re.compile(r"variable(_\d+)?")
 _NODES = (
     keras.Layer,
-    base_optimizer.BaseOptimizer,
+    internals.BaseOptimizer,
     keras.metrics.Metric,
     keras.random.SeedGenerator,
 )
-_KINDS = (*_NODES, backend.Variable)
+_KINDS = (*_NODES, keras.Variable)
 
 
 @final
@@ -58,7 +67,7 @@ class _HeldKerasVariable(library_hooks.Held):
     """A Keras variable as a checkpoint sees it, whether made in a scope or not."""
 
     @property
-    def strategy_variable(self) -> Any:
+    def strategy_variable(self) -> Variable | None:
         return self.owner.__dict__.get("_kept")
 
     @property
@@ -70,10 +79,10 @@ class _HeldKerasVariable(library_hooks.Held):
         return tuple(self.owner.shape)
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype[Any]:
         return internals.stored_type(self.owner)
 
-    def read(self, is_detached: bool) -> Any:
+    def read(self, is_detached: bool) -> jax.Array:
         kept = self.strategy_variable
         if kept is not None:
             return reading.read(kept)
@@ -87,7 +96,7 @@ class _HeldKerasVariable(library_hooks.Held):
         # The next step of Keras' own `fit` donates the array.
         return jnp.copy(value) if is_detached else value
 
-    def assign(self, value: Any) -> None:
+    def assign(self, value: ArrayLike) -> None:
         own = self.owner.__dict__
         if own.get("_kept") is not None:
             restore_values.assign(own["_kept"], value)
@@ -97,7 +106,7 @@ class _HeldKerasVariable(library_hooks.Held):
             with jax_traces.compute_at_once():
                 internals.store(self.owner, jnp.asarray(value, self.dtype))
 
-    def lend(self) -> contextlib.AbstractContextManager[Any]:
+    def lend(self) -> contextlib.AbstractContextManager[Variable]:
         return exporting.lend(self.owner)
 
 
@@ -108,7 +117,7 @@ _known: weakref.WeakValueDictionary[int, _HeldKerasVariable] = (
 )
 
 
-def _hold(variable: Any) -> _HeldKerasVariable:
+def _hold(variable: KerasVariable) -> _HeldKerasVariable:
     """Return the object that stands for a variable."""
     found = _known.get(id(variable))
     if found is None:
@@ -120,7 +129,7 @@ def _hold(variable: Any) -> _HeldKerasVariable:
 
 
 @final
-class _UniqueNames:
+class _UniqueNames(Generic[T]):
     """A dict that numbers names that occur again.
 
     Attributes:
@@ -128,9 +137,9 @@ class _UniqueNames:
     """
 
     def __init__(self) -> None:
-        self.found: dict[str, Any] = {}
+        self.found: dict[str, T] = {}
 
-    def add(self, name: str, obj: Any) -> None:
+    def add(self, name: str, obj: T) -> None:
         """Add an object under a name, or under the name with the first free number."""
         chosen, number = name, 0
         while chosen in self.found:
@@ -139,22 +148,22 @@ class _UniqueNames:
         self.found[chosen] = obj
 
 
-def _own_name(obj: Any) -> str:
+def _own_name(obj: object) -> str:
     """Return the name that the program chose for an object, else that of its class."""
-    kind = naming.to_snake_case(type(obj).__name__)
+    kind = internals.to_snake_case(type(obj).__name__)
     name = getattr(obj, "name", None) or kind
     return kind if re.fullmatch(re.escape(kind) + r"(_\d+)?", name) else name
 
 
-def name_objects(objects: Iterable[Any]) -> dict[str, Any]:
+def name_objects(objects: Iterable[T]) -> dict[str, T]:
     """Return objects by names that are equal in every process."""
-    names = _UniqueNames()
+    names: _UniqueNames[T] = _UniqueNames()
     for obj in objects:
         names.add(_own_name(obj), obj)
     return names.found
 
 
-def _has_state(value: Any) -> bool:
+def _has_state(value: object) -> bool:
     """Return whether a value is a Keras object with state, or a container of some."""
     if isinstance(value, dict):
         return any(map(_has_state, value.values()))
@@ -163,22 +172,24 @@ def _has_state(value: Any) -> bool:
     return isinstance(value, _KINDS)
 
 
-def _add_variables(names: _UniqueNames, obj: Any, variables: Iterable[Any]) -> None:
+def _add_variables(
+    names: _UniqueNames[object], obj: object, variables: Iterable[KerasVariable]
+) -> None:
     """Add variables under the names of their attributes, else under their own names."""
     attributes = {
         id(value): name.lstrip("_")
         for name, value in vars(obj).items()
-        if isinstance(value, backend.Variable)
+        if isinstance(value, keras.Variable)
     }
     for variable in variables:
         chosen = "variable" if _AUTOMATIC.fullmatch(variable.name) else variable.name
         names.add(attributes.get(id(variable), chosen), variable)
 
 
-def _add_attributes(names: _UniqueNames, obj: Any) -> None:
+def _add_attributes(names: _UniqueNames[object], obj: object) -> None:
     """Add the objects with state, other than variables, that attributes refer to."""
     for name, value in vars(obj).items():
-        if name in _INTERNAL or isinstance(value, backend.Variable):
+        if name in _INTERNAL or isinstance(value, keras.Variable):
             continue
         if _has_state(value):
             names.add(name.lstrip("_"), value)
@@ -187,8 +198,8 @@ def _add_attributes(names: _UniqueNames, obj: Any) -> None:
 # Kinds of objects.
 
 
-def _layer_children(layer: Any) -> dict[str, Any]:
-    names = _UniqueNames()
+def _layer_children(layer: KerasLayer) -> dict[str, object]:
+    names: _UniqueNames[object] = _UniqueNames()
     _add_variables(names, layer, internals.own_variables(layer))
     _add_attributes(names, layer)
     if _own_layers(layer):
@@ -197,9 +208,9 @@ def _layer_children(layer: Any) -> dict[str, Any]:
     return names.found
 
 
-def _own_layers(layer: Any) -> list[Any]:
+def _own_layers(layer: KerasLayer) -> list[KerasLayer]:
     """Return the layers in a layer's own list that no attribute refers to."""
-    if isinstance(layer, keras.Sequential | functional.Functional):
+    if isinstance(layer, keras.Sequential | internals.Functional):
         return [x for x in layer.layers if not isinstance(x, keras.layers.InputLayer)]
     # Layers that an attribute holds have its name; only the others need one of ours.
     held = [value for name, value in vars(layer).items() if name not in _INTERNAL]
@@ -207,7 +218,7 @@ def _own_layers(layer: Any) -> list[Any]:
     return [x for x in internals.own_layers(layer) if id(x) not in reached]
 
 
-def _flatten_layers(value: Any) -> list[Any]:
+def _flatten_layers(value: object) -> list[KerasLayer]:
     """Return the layers in a nested structure."""
     if isinstance(value, dict):
         value = list(value.values())
@@ -216,13 +227,13 @@ def _flatten_layers(value: Any) -> list[Any]:
     return [value] if isinstance(value, keras.Layer) else []
 
 
-def _optimizer_children(optimizer: Any) -> dict[str, Any]:
-    names = _UniqueNames()
+def _optimizer_children(optimizer: KerasOptimizer) -> dict[str, object]:
+    names: _UniqueNames[object] = _UniqueNames()
     reached: set[int] = set()
     for name, value in vars(optimizer).items():
         if name in _INTERNAL:
             continue
-        if isinstance(value, backend.Variable | base_optimizer.BaseOptimizer):
+        if isinstance(value, keras.Variable | internals.BaseOptimizer):
             names.add(name.lstrip("_"), value)
             reached |= {id(value)}
         elif _has_state(value):
@@ -235,16 +246,16 @@ def _optimizer_children(optimizer: Any) -> dict[str, Any]:
     return names.found
 
 
-def _slots(value: Any) -> dict[str, Any]:
+def _slots(value: Sequence[object] | dict[Any, object]) -> dict[str, object]:
     """Return slot variables by the number of the variable that they belong to."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     return {str(k): v for k, v in items if isinstance(v, _KINDS)}
 
 
-def _metric_children(metric: Any) -> dict[str, Any]:
-    if isinstance(metric, compile_utils.CompileMetrics):
+def _metric_children(metric: KerasMetric) -> dict[str, object]:
+    if isinstance(metric, internals.CompileMetrics):
         return name_objects(metric.metrics)
-    names = _UniqueNames()
+    names: _UniqueNames[object] = _UniqueNames()
     _add_variables(names, metric, internals.own_state(metric))
     _add_attributes(names, metric)
     return names.found
@@ -254,14 +265,14 @@ def _metric_children(metric: Any) -> dict[str, Any]:
 class _KerasKeeper(library_hooks.Keeper):
     """Finds the state of layers, models, optimizers, metrics, generators, variables."""
 
-    def __getitem__(self, obj: Any) -> library_hooks.Held | dict[str, Any] | None:
-        if isinstance(obj, backend.Variable):
+    def __getitem__(self, obj: object) -> library_hooks.Held | dict[str, object] | None:
+        if isinstance(obj, keras.Variable):
             return _hold(obj)
         if isinstance(obj, keras.Model):
             _sync(obj)
         if isinstance(obj, keras.Layer):
             return _layer_children(obj)
-        if isinstance(obj, base_optimizer.BaseOptimizer):
+        if isinstance(obj, internals.BaseOptimizer):
             return _optimizer_children(obj)
         if isinstance(obj, keras.metrics.Metric):
             return _metric_children(obj)
@@ -269,13 +280,13 @@ class _KerasKeeper(library_hooks.Keeper):
             return {"state": obj.state}
         return None
 
-    def make_forward(self, obj: Any) -> Any:
+    def make_forward(self, obj: object) -> function.Function[..., object] | None:
         """Return the function of a model that predicts."""
         if not isinstance(obj, keras.Model):
             return None
         return exporting.make_forward(obj)
 
-    def prepare(self, obj: Any) -> None:
+    def prepare(self, obj: object) -> None:
         """Create the optimizer's variables, if the model has variables to optimize."""
         if not isinstance(obj, keras.Model) or not obj.built:
             return
@@ -288,7 +299,7 @@ class _KerasKeeper(library_hooks.Keeper):
             with strategy.scope():
                 optimizer.build(obj.trainable_variables)
 
-    def watch(self, obj: Any, then: Callable[[], None]) -> None:
+    def watch(self, obj: object, then: Callable[[], None]) -> None:
         """Call `then` once, after the object has been built or compiled."""
         waiting = obj.__dict__.get(_WAITING)
         if waiting is None:
@@ -299,9 +310,9 @@ class _KerasKeeper(library_hooks.Keeper):
 KEEPER = _KerasKeeper()
 
 
-def _sync(model: Any) -> None:
+def _sync(model: KerasModel) -> None:
     """Let a running `fit` store the values of its latest step in the variables."""
-    if getattr(model, "_jax_state_synced", True):
+    if internals.has_weights(model):
         return
     strategy = model.__dict__.get("distribute_strategy")
     if strategy is None:
@@ -322,23 +333,23 @@ class _BuildWatch:
         calls: the functions.
     """
 
-    def __init__(self, obj: Any) -> None:
+    def __init__(self, obj: object) -> None:
         self.calls: list[Callable[[], None]] = []
         # Its dict, not by `setattr`: Keras' objects track what is assigned to them.
         self._own = obj.__dict__
-        self._before: dict[str, Any] = {}
+        self._before: dict[str, object] = {}
         for name in ("build", "compile"):
             method = getattr(obj, name, None)
             if method is not None:
                 self._before[name] = self._own.get(name)
                 self._own[name] = self._wrap(method)
 
-    def _wrap(self, method: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap(self, method: Callable[..., object]) -> Callable[..., object]:
         """Return a method that calls the functions after the original."""
 
         # Keras inspects the signature of `build`, and whether it is the default one.
         @functools.wraps(method)
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: object, **kwargs: object) -> object:
             result = method(*args, **kwargs)
             # Only once, although one of the two methods may call the other.
             if self._own.get(_WAITING) is self:

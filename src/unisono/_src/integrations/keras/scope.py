@@ -1,145 +1,132 @@
-"""The scope of Keras: patches, or a refusal if this Keras cannot be distributed."""
+"""What scopes, gradient tapes and checkpoints do with Keras: the hooks of the library.
+
+A program may have loaded Keras without using it, as TensorFlow does. So with a Keras
+that cannot be distributed a scope opens, and variables are refused in it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 from collections.abc import Callable
-from typing import Any, final
+from typing import TYPE_CHECKING, final
 
 import keras
 
-from unisono._src.foundation import ambient
+from unisono._src.foundation import ambient, library_hooks
 from unisono._src.integrations import attribute_patches
+from unisono._src.integrations.keras import (
+    adoption,
+    backend_choice,
+    internals,
+    patches,
+    recognition,
+    saving,
+    strategy_distribution,
+    training,
+    variables,
+)
+from unisono._src.integrations.keras.strategy_distribution import StrategyDistribution
 
-# The first version of Keras whose internals the patches fit.
-_OLDEST = (3, 13)
-_HERE = __name__.rpartition(".")[0]
+if TYPE_CHECKING:
+    from unisono._src.strategies.base import Strategy
 
 
-def check() -> None:
-    """Raise if Keras is too old for strategies.
+@final
+class _KerasScope:
+    """A context manager that patches Keras and makes the strategy its distribution.
 
-    Raises:
-        RuntimeError: it is too old.
+    It may be entered again while it is open, and in several threads. Keras has a
+    current distribution per thread, so the distribution of the strategy remembers the
+    one that it replaces, and how many blocks are open.
     """
-    attribute_patches.check_version("Keras", keras, _OLDEST)
+
+    def __enter__(self) -> None:
+        recognition.install()
+        # First, because this may raise: a Keras to come may lack a name.
+        of_variables, of_scopes = patches.of_variables(), patches.of_scopes()
+        placement = ambient.current().placement
+        outer = keras.distribution.distribution()
+        found = outer if isinstance(outer, StrategyDistribution) else None
+        if found is None and outer is not None and placement is not None:
+            strategy_distribution.check_alone()
+        # The default strategy places nothing, so a distribution of the program's own
+        # holds there.
+        is_free = outer is None or found is not None
+        if is_free and (found is None or found.placement is not placement):
+            found = StrategyDistribution(placement, variables.adopt, outer=outer)
+            keras.distribution.set_distribution(found)
+        of_variables.__enter__()
+        of_scopes.__enter__()
+        if found is not None:
+            found.depth += 1
+
+    def __exit__(self, *exc: object) -> None:
+        inner = keras.distribution.distribution()
+        found = inner if isinstance(inner, StrategyDistribution) else None
+        if found is not None:
+            found.depth -= 1
+        if found is None or found.depth == 0:
+            adoption.note_outside_variables()
+        if found is not None and found.depth == 0:
+            keras.distribution.set_distribution(found.outer)
+        patches.of_scopes().__exit__(*exc)
+        patches.of_variables().__exit__(*exc)
 
 
-def find_obstacle() -> str | None:
-    """Return why models of this Keras cannot be distributed, or None if they can."""
-    if keras.backend.backend() != "jax":
-        return (
-            f"Keras runs on the backend {keras.backend.backend()!r}, where a strategy "
-            "of unisono cannot distribute it. Set the environment variable "
-            "KERAS_BACKEND=jax before keras is imported."
-        )
-    if importlib.import_module("keras.src.backend.config").is_nnx_enabled():
-        return (
-            "Keras was told to make its layers NNX modules, whose variables a strategy "
-            "cannot place. Unset KERAS_NNX_ENABLED, or use Flax NNX itself."
-        )
-    return None
+@final
+class _TooOldScope:
+    """A context manager that raises: the patches do not fit this version of Keras."""
 
+    def __enter__(self) -> None:
+        backend_choice.check()
 
-def adopt(obj: Any, strategy: Any) -> None:
-    """Bring an object of Keras that was made outside every scope into a strategy.
-
-    Raises:
-        RuntimeError: models of this Keras cannot be distributed.
-    """
-    check()
-    why = find_obstacle()
-    if why is not None:
-        raise RuntimeError(why)
-    adoption = importlib.import_module(f"{_HERE}.adoption")
-    training = importlib.import_module(f"{_HERE}.training")
-    with strategy.scope():
-        for model in adoption.adopt(obj, strategy):
-            training.attach(model, strategy)
-
-
-# Cached, because it is called for every scope and dataset.
-@functools.cache
-def _introduce() -> None:
-    """Make Keras recognize datasets and metrics of unisono, if it runs on JAX."""
-    if attribute_patches.is_new_enough(keras, _OLDEST) and find_obstacle() is None:
-        importlib.import_module(f"{_HERE}.recognition").install()
+    def __exit__(self, *exc: object) -> None:
+        """Do nothing: the block was not entered."""
 
 
 def _wrap_init(original: Callable[..., None]) -> Callable[..., None]:
     """Return an `__init__` of Keras variables that refuses to run in a scope."""
 
     @functools.wraps(original)
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+    def init(self: object, *args: object, **kwargs: object) -> None:
         if ambient.current().placement is not None:
-            raise RuntimeError(find_obstacle())
+            raise RuntimeError(backend_choice.find_obstacle())
         original(self, *args, **kwargs)
 
     return init
 
 
-@functools.cache
-def _refusals() -> attribute_patches.Patches:
-    backend = importlib.import_module("keras.src.backend")
-    return attribute_patches.Patches([(backend.Variable, "__init__", _wrap_init)])
+def _adopt(obj: object, strategy: Strategy) -> None:
+    """Bring an object of Keras that was made outside every scope into a strategy.
 
-
-@final
-class _KerasScope:
-    """A context manager that patches Keras; it may be entered again while it is open.
-
-    A program may have loaded Keras without using it, as TensorFlow does. So with a
-    Keras that cannot be distributed the scope opens, and variables are refused.
+    Raises:
+        RuntimeError: models of this Keras cannot be distributed.
     """
-
-    def _choose_scope(self) -> Any:
-        if find_obstacle() is not None:
-            return _refusals()
-        # Imported only now: `patches` needs Keras' modules for the backend JAX.
-        return importlib.import_module(f"{_HERE}.patches").SCOPE
-
-    def __enter__(self) -> None:
-        check()
-        _introduce()
-        self._choose_scope().__enter__()
-
-    def __exit__(self, *exc: Any) -> None:
-        self._choose_scope().__exit__(*exc)
+    backend_choice.check()
+    why = backend_choice.find_obstacle()
+    if why is not None:
+        raise RuntimeError(why)
+    with strategy.scope():
+        for model in adoption.adopt(obj, strategy):
+            training.attach(model, strategy)
 
 
-SCOPE = _KerasScope()
+def _make_hooks() -> library_hooks.LibraryHooks:
+    """Return the hooks of this Keras, which may be one that cannot be distributed."""
+    scope: contextlib.AbstractContextManager[None] = _KerasScope()
+    tape: contextlib.AbstractContextManager[None] = patches.of_variables()
+    introduce: Callable[[], None] | None = recognition.install
+    if not backend_choice.is_new_enough():
+        scope, tape, introduce = _TooOldScope(), contextlib.nullcontext(), None
+    elif backend_choice.find_obstacle() is not None:
+        refusal = (keras.Variable, "__init__", _wrap_init)
+        scope = attribute_patches.Patches([refusal])
+        tape, introduce = contextlib.nullcontext(), None
+    threads = internals.thread_locals()
+    return library_hooks.LibraryHooks(
+        scope, tape, saving.KEEPER, threads, introduce, _adopt
+    )
 
 
-@final
-class _Introduction:
-    """A context manager that makes Keras recognize datasets and metrics of unisono."""
-
-    def __enter__(self) -> None:
-        _introduce()
-
-    def __exit__(self, *exc: Any) -> None:
-        pass  # Keras goes on recognizing them.
-
-
-INTRODUCTION = _Introduction()
-
-
-@final
-class _KerasTape:
-    """A context manager for gradient tapes; without effect if Keras has no JAX."""
-
-    def _choose(self) -> Any:
-        if not attribute_patches.is_new_enough(keras, _OLDEST) or find_obstacle():
-            return contextlib.nullcontext()
-        return importlib.import_module(f"{_HERE}.patches").TAPE
-
-    def __enter__(self) -> None:
-        self._choose().__enter__()
-
-    def __exit__(self, *exc: Any) -> None:
-        self._choose().__exit__(*exc)
-
-
-TAPE = _KerasTape()
+HOOKS = _make_hooks()

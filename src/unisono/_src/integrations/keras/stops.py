@@ -21,6 +21,7 @@ from typing import Any, final
 
 from unisono._src.foundation import errors, jax_internals
 from unisono._src.integrations.keras import internals
+from unisono._src.integrations.keras.internals import CallbackList, KerasModel
 from unisono._src.saving.checkpoint import worker_meeting
 from unisono._src.workers import worker_notes
 
@@ -46,7 +47,7 @@ class Agreement:
         self._place = f"unisono/keras/stop/{number}"
         self._crew = crew
         self._board = worker_notes.Board(crew, f"the stop of fit ({number})")
-        self._model: Any = None
+        self._model: KerasModel
         # The lock guards the number of steps that this worker has begun, which must not
         # grow any more once the thread has told it.
         self._lock = threading.Lock()
@@ -58,7 +59,7 @@ class Agreement:
         self._error: BaseException | None = None
 
     @contextlib.contextmanager
-    def hold(self, model: Any) -> Iterator[None]:
+    def hold(self, model: KerasModel) -> Iterator[None]:
         """Let the workers agree in a block, which runs Keras' loop.
 
         Args:
@@ -156,7 +157,7 @@ def wrap_batch_end(original: Callable[..., None]) -> Callable[..., None]:
     """Return an `on_train_batch_end` of all callbacks, after which workers agree."""
 
     @functools.wraps(original)
-    def on_train_batch_end(self: Any, batch: Any, logs: Any = None) -> None:
+    def on_train_batch_end(self: CallbackList, batch: int, logs: object = None) -> None:
         original(self, batch, logs)
         found = _find_agreement(self)
         if found is not None:
@@ -169,7 +170,7 @@ def wrap_epoch_end(original: Callable[..., None]) -> Callable[..., None]:
     """Return an `on_epoch_end` of all callbacks, after which workers agree."""
 
     @functools.wraps(original)
-    def on_epoch_end(self: Any, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self: CallbackList, epoch: int, logs: object = None) -> None:
         original(self, epoch, logs)
         found = _find_agreement(self)
         # After the last epoch `fit` ends anyway.
@@ -179,7 +180,7 @@ def wrap_epoch_end(original: Callable[..., None]) -> Callable[..., None]:
     return on_epoch_end
 
 
-def _find_agreement(callbacks: Any) -> Agreement | None:
+def _find_agreement(callbacks: CallbackList) -> Agreement | None:
     model = internals.model_of(callbacks)
     found: Agreement | None = getattr(model, "__dict__", {}).get(_AGREEMENT)
     return found

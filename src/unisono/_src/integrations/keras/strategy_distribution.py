@@ -8,17 +8,21 @@ placed whole on every device, which gives the same numbers as one device.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar, final
 
 import jax
 import keras
+import numpy as np
 from jax.experimental import sparse
 from jax.sharding import NamedSharding, PartitionSpec
 
 from unisono._src.foundation import ambient, wide_numbers
+from unisono._src.integrations.keras.internals import KerasVariable
 from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.state import storage
+
+T = TypeVar("T")
 
 
 @final
@@ -42,9 +46,9 @@ class StrategyDistribution(keras.distribution.DataParallel):
     def __init__(
         self,
         placement: storage.Placement | None,
-        adopt: Callable[[Any], None],
+        adopt: Callable[[KerasVariable], None],
         is_training: bool = False,
-        outer: Any = None,
+        outer: object = None,
     ) -> None:
         self.placement = placement
         self.is_training = is_training
@@ -63,21 +67,21 @@ class StrategyDistribution(keras.distribution.DataParallel):
             # checks; all layouts come from the methods below.
             self._device_mesh = _logical_mesh(placement.topology)
 
-    def get_variable_layout(self, variable: Any) -> None:
+    def get_variable_layout(self, variable: KerasVariable) -> None:
         """Return no layout: a variable of the strategy has its own placement."""
         self._adopt(variable)
 
     def get_tensor_layout(self, path: str) -> None:
         """Return no layout: the compiler places intermediate values."""
 
-    def get_data_layout(self, data_shape: Any) -> Any:
+    def get_data_layout(self, data_shape: Sequence[int]) -> object:
         """Return the layout of a batch: split along its first axis if that is even."""
         axes: list[str | None] = [None] * len(data_shape)
         if self._is_even(data_shape):
             axes[0] = AXIS
         return keras.distribution.TensorLayout(axes, self.device_mesh)
 
-    def _is_even(self, shape: Any) -> bool:
+    def _is_even(self, shape: Sequence[int]) -> bool:
         return len(shape) > 0 and shape[0] % self._replicas == 0
 
     # Batches.
@@ -100,14 +104,14 @@ class StrategyDistribution(keras.distribution.DataParallel):
                 yield ahead.pop(0)
         yield from ahead
 
-    def _place(self, batch: Any) -> Any:
+    def _place(self, batch: object) -> object:
         """Put a batch on the devices."""
         shardings = jax.tree.map(self._sharding, batch, is_leaf=_is_sparse)
         if jax.process_count() == 1:
             return jax.device_put(batch, shardings)
         return jax.tree.map(_place_on_workers, batch, shardings)
 
-    def _sharding(self, x: Any) -> Any:
+    def _sharding(self, x: jax.Array) -> jax.sharding.Sharding:
         mesh = self.device_mesh.backend_mesh
         if mesh.size == 1:
             return jax.sharding.SingleDeviceSharding(mesh.devices.flat[0])
@@ -117,30 +121,32 @@ class StrategyDistribution(keras.distribution.DataParallel):
 
 # One mesh per set of devices, because every scope and every loop asks for it.
 @functools.cache
-def _mesh(devices: tuple[jax.Device, ...]) -> Any:
+def _mesh(devices: tuple[jax.Device, ...]) -> object:
     return keras.distribution.DeviceMesh((len(devices),), [AXIS], list(devices))
 
 
 @functools.cache
-def _logical_mesh(topology: Topology) -> Any:
+def _logical_mesh(topology: Topology) -> object:
     mesh = topology.mesh
     return keras.distribution.DeviceMesh(
         mesh.devices.shape, list(mesh.axis_names), list(mesh.devices.flat)
     )
 
 
-def check_numbers(batch: Any) -> Any:
+def check_numbers(batch: T) -> T:
     """Return a batch; raise `OverflowError` for a number that JAX has no type for."""
     for x in jax.tree.leaves(batch):
         wide_numbers.check(x, "a batch of Keras")
     return batch
 
 
-def _is_sparse(x: Any) -> bool:
+def _is_sparse(x: object) -> bool:
     return isinstance(x, sparse.JAXSparse)
 
 
-def _place_on_workers(x: Any, sharding: Any) -> Any:
+def _place_on_workers(
+    x: jax.Array | np.ndarray, sharding: jax.sharding.Sharding
+) -> jax.Array:
     """Put a batch that every worker has whole on the devices of all workers."""
     if isinstance(x, jax.Array) and not x.is_fully_addressable:
         return x  # It is on the devices of all workers already.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -86,7 +86,9 @@ class TensorBoard(keras.callbacks.Callback):
         self._batches = self._before = 0
         self._since = time.perf_counter()
 
-    def _write(self, part: str, prefix: str, logs: Any, step: int) -> None:
+    def _write(
+        self, part: str, prefix: str, logs: Mapping[str, object], step: int
+    ) -> None:
         """Write some numbers, as points of curves."""
         if part not in self._writers:
             folder = os.path.join(self.log_dir, part)

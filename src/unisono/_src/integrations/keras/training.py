@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import types
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeGuard
 
 import jax
 import keras
@@ -22,12 +22,22 @@ from unisono._src.integrations.keras import (
     adoption,
     inputs,
     internals,
+    positions,
+    stops,
     strategy_distribution,
     variables,
-    workers,
+)
+from unisono._src.integrations.keras.internals import (
+    EpochIterator,
+    KerasModel,
+    KerasVariable,
 )
 from unisono._src.machines import topology
+from unisono._src.machines.topology import Topology
 from unisono._src.strategies import call_context, current
+from unisono._src.strategies.base import Strategy
+from unisono._src.values import collectives
+from unisono._src.workers import watchdog
 
 # Under this name a model has, while a loop runs, the state that its latest step
 # returned.
@@ -48,6 +58,11 @@ _KINDS = (
     "optimizer_variables",
     "metrics_variables",
 )
+# The arguments of `fit` from which Keras makes a data adapter.
+_INPUT = ("x", "y", "sample_weight", "batch_size", "steps_per_epoch", "class_weight")
+# The values of the variables of a step, in one list for each of these parts.
+_State = Sequence[Sequence[jax.Array]]
+_Step = Callable[[_State, object], tuple[object, _State]]
 _throttle = topology.THROTTLE
 
 
@@ -58,7 +73,7 @@ def wrap_init(original: Callable[..., None]) -> Callable[..., None]:
     """Return an `__init__` of models that attaches them to the current strategy."""
 
     @functools.wraps(original)
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+    def init(self: KerasModel, *args: object, **kwargs: object) -> None:
         original(self, *args, **kwargs)
         strategy = _find_strategy()
         if strategy is not None and _STRATEGY not in self.__dict__:
@@ -68,7 +83,7 @@ def wrap_init(original: Callable[..., None]) -> Callable[..., None]:
     return init
 
 
-def _find_strategy() -> Any:
+def _find_strategy() -> Strategy | None:
     """Return the strategy whose scope is open in this thread, or None."""
     strategy = ambient.current().strategy
     if strategy is None and strategy_distribution.current() is not None:
@@ -76,7 +91,7 @@ def _find_strategy() -> Any:
     return strategy
 
 
-def attach(model: Any, strategy: Any) -> None:
+def attach(model: KerasModel, strategy: Strategy) -> None:
     """Attach a model to a strategy: its methods then enter the scope by themselves."""
     # The methods are replaced on the object, as Keras does with `build`. So models
     # made outside scopes are untouched.
@@ -89,11 +104,11 @@ def attach(model: Any, strategy: Any) -> None:
 
 
 @functools.cache
-def _make_loop_method(name: str) -> Callable[..., Any]:
+def _make_loop_method(name: str) -> Callable[..., object]:
     """Return a method that runs a loop of Keras in the strategy of its model."""
 
     @functools.wraps(getattr(keras.Model, name))
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(self: KerasModel, *args: Any, **kwargs: Any) -> object:
         strategy = self.__dict__[_STRATEGY]
         placement = call_context.find_placement(strategy)
         servers = None if placement is None else placement.servers
@@ -110,11 +125,11 @@ def _make_loop_method(name: str) -> Callable[..., Any]:
 
 
 @functools.cache
-def _make_scoped_method(name: str) -> Callable[..., Any]:
+def _make_scoped_method(name: str) -> Callable[..., object]:
     """Return a method that runs in the scope of its model's strategy."""
 
     @functools.wraps(getattr(keras.Model, name))
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(self: KerasModel, *args: object, **kwargs: object) -> object:
         with self.__dict__[_STRATEGY].scope():
             result = getattr(type(self), name)(self, *args, **kwargs)
             adoption.bring_in(self)
@@ -123,14 +138,14 @@ def _make_scoped_method(name: str) -> Callable[..., Any]:
     return method
 
 
-def wrap_loop(original: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_loop(original: Callable[..., object]) -> Callable[..., object]:
     """Return a loop of Keras that also takes datasets of unisono.
 
     In a scope the loop raises `ValueError` for a model that was made outside of it.
     """
 
     @functools.wraps(original)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(self: KerasModel, *args: object, **kwargs: object) -> object:
         strategy = ambient.current().strategy
         if strategy is not None and self.__dict__.get(_STRATEGY) is not strategy:
             raise ValueError(
@@ -147,15 +162,82 @@ def wrap_loop(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(self, *args, **kwargs)
         agreement = None
         if strategy is not None:
-            agreement = workers.prepare(strategy, original, found.arguments)
+            agreement = _prepare(strategy, original, found.arguments)
         with contextlib.nullcontext() if agreement is None else agreement.hold(self):
             return original(self, *found.args[1:], **found.kwargs)
 
     return method
 
 
+def _prepare(
+    strategy: Strategy, method: Callable[..., object], given: dict[str, Any]
+) -> stops.Agreement | None:
+    """Change the arguments of a loop of Keras for several workers, and for backups.
+
+    Only the chief prints its progress. With several workers, or with a callback that
+    makes backups, `fit` reads from a `PositionedAdapter`.
+
+    Args:
+        strategy: the strategy of the model.
+        method: the loop, such as `fit`.
+        given: the arguments of the loop by name; they are changed in place.
+
+    Returns:
+        How the workers agree to stop, or None if this is not `fit` on several workers.
+    """
+    topology = call_context.find_placement(strategy).topology
+    if (
+        topology.is_spread
+        and topology.worker != 0
+        and "on_batch" not in method.__name__
+    ):
+        given["verbose"] = 0
+    if method.__name__ != "fit":
+        return None
+    takers = [c for c in _as_list(given.get("callbacks")) if hasattr(c, "_take_input")]
+    agreement = stops.Agreement(topology) if topology.is_spread else None
+    if agreement is not None or takers:
+        adapter = _position_input(given, agreement)
+        positions.give_input(takers, adapter)
+    return agreement
+
+
+def _as_list(callbacks: object) -> list[Any]:
+    """Return the callbacks of a list, of a `CallbackList`, or the only one."""
+    found = getattr(callbacks, "callbacks", callbacks) or []
+    return list(found) if isinstance(found, list | tuple) else [found]
+
+
+def _position_input(
+    given: dict[str, Any], agreement: stops.Agreement | None
+) -> positions.PositionedAdapter:
+    """Replace the input of `fit` by an adapter that knows its position.
+
+    Args:
+        given: the arguments of `fit`; they are changed in place.
+        agreement: with other workers, which read the same batches, how they stop.
+    """
+    # Keras splits arrays only, so the validation data are taken off first.
+    part = given.pop("validation_split", 0.0)
+    if part and given.get("validation_data") is None:
+        arrays = tuple(given.get(name) for name in ("x", "y", "sample_weight"))
+        split = internals.train_validation_split(arrays, validation_split=part)
+        (given["x"], given["y"], given["sample_weight"]), given["validation_data"] = (
+            split
+        )
+    wanted = {name: given.get(name) for name in _INPUT}
+    inner = internals.data_adapters.get_data_adapter(
+        shuffle=given.get("shuffle", True), **wanted
+    )
+    made = positions.PositionedAdapter(inner, agreement)
+    for name in ("y", "sample_weight", "class_weight"):
+        given.pop(name, None)
+    given["x"] = made
+    return made
+
+
 @contextlib.contextmanager
-def _enter_loop(model: Any) -> Iterator[None]:
+def _enter_loop(model: KerasModel) -> Iterator[None]:
     """Run a block in which Keras' programs take the variables of `model` whole."""
     strategy = model.__dict__[_STRATEGY]
     # A loop in a loop, such as `evaluate` in a callback: the state is the outer one's.
@@ -185,18 +267,20 @@ def _enter_loop(model: Any) -> Iterator[None]:
 # The state of the latest step, which survives whatever is raised.
 
 
-def wrap_make_function(original: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_make_function(original: Callable[..., object]) -> Callable[..., object]:
     """Return a `_make_function` whose steps record the state that they return."""
 
     @functools.wraps(original)
-    def make(self: Any, step_function: Any, *args: Any, **kwargs: Any) -> Any:
+    def make(
+        self: KerasModel, step_function: _Step, *args: object, **kwargs: object
+    ) -> object:
         strategy = self.__dict__.get(_STRATEGY)
         placement = None if strategy is None else call_context.find_placement(strategy)
         if placement is None:
             return original(self, step_function, *args, **kwargs)
         devices = placement.topology
         if devices.is_spread:
-            step_function = workers.watch_step(step_function, devices)
+            step_function = _watch_step(step_function, devices)
         step = _record_state(self, step_function, devices.needs_throttle)
         return original(self, step, *args, **kwargs)
 
@@ -210,7 +294,7 @@ def wrap_state_sync(original: Callable[..., None]) -> Callable[..., None]:
     """
 
     @functools.wraps(original)
-    def sync(self: Any) -> None:
+    def sync(self: KerasModel) -> None:
         found = strategy_distribution.current()
         if found is None or not found.is_training:
             original(self)
@@ -225,7 +309,7 @@ def wrap_state_sync(original: Callable[..., None]) -> Callable[..., None]:
     return sync
 
 
-def _renew_state(model: Any) -> None:
+def _renew_state(model: KerasModel) -> None:
     """Let Keras store the state of the latest step, or nothing if it is gone.
 
     Keras itself knows the state after the latest execution, which may have several
@@ -244,12 +328,12 @@ def _renew_state(model: Any) -> None:
     internals.set_loop_state(model, state)
 
 
-def _record_state(model: Any, step: Any, is_throttled: bool) -> Callable[..., Any]:
+def _record_state(model: KerasModel, step: _Step, is_throttled: bool) -> _Step:
     """Return a step that records the state that it returns in its model."""
     own = model.__dict__
 
-    def run(state: Any, data: Any) -> Any:
-        done: list[Any] = []
+    def run(state: _State, data: object) -> tuple[object, _State]:
+        done: list[tuple[object, _State]] = []
         try:
             # Call and store are one instruction of Python. The step donates the old
             # state, so an interrupt between the two would lose both.
@@ -269,7 +353,33 @@ def _record_state(model: Any, step: Any, is_throttled: bool) -> Callable[..., An
     return run
 
 
-def _rescue(model: Any) -> None:
+def _watch_step(step: _Step, topology: Topology) -> _Step:
+    """Return a step in which workers watch each other and get all of the outputs.
+
+    Args:
+        step: the step of Keras.
+        topology: the devices of all workers.
+    """
+    name = getattr(step, "__name__", "step")
+    whole = jax.jit(lambda x: x, out_shardings=topology.replicated_sharding)
+
+    def own(x: jax.Array) -> jax.Array:
+        return collectives.own_copy(x if x.is_fully_replicated else whole(x))
+
+    def run(state: _State, data: object) -> tuple[object, _State]:
+        watchdog.enter((f"Keras {name}", [x.shape for x in jax.tree.leaves(data)]))
+        try:
+            outputs, new = step(state, data)
+            own_outputs = jax.tree.map(own, outputs)
+        except Exception as error:
+            watchdog.raise_explained(error)
+        watchdog.watch(own_outputs)
+        return own_outputs, new
+
+    return run
+
+
+def _rescue(model: KerasModel) -> None:
     """Give every variable of a model the latest value that still exists."""
     latest = model.__dict__.pop(_LATEST, None) or ()
     internals.set_loop_state(model, None)
@@ -283,11 +393,11 @@ def _rescue(model: Any) -> None:
             variable.take_back()
 
 
-def _is_ours(variable: Any) -> bool:
+def _is_ours(variable: object) -> TypeGuard[variables.StrategyVariable]:
     return isinstance(variable, variables.StrategyVariable)
 
 
-def _state_variables(model: Any, count: int) -> list[Any]:
+def _state_variables(model: KerasModel, count: int) -> list[list[KerasVariable]]:
     """Return the variables of a step's state, in lists as the state has them.
 
     Args:
@@ -306,12 +416,12 @@ def _kinds(count: int) -> tuple[str, ...]:
     return {0: (), 2: _KINDS[:2], 3: (*_KINDS[:2], _KINDS[3]), 4: _KINDS}[count]
 
 
-def _optimizer_variables(model: Any) -> list[Any]:
+def _optimizer_variables(model: KerasModel) -> list[KerasVariable]:
     optimizer = getattr(model, "optimizer", None)
     return [] if optimizer is None else optimizer.variables
 
 
-def wrap_batch_iterator(original: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_batch_iterator(original: Callable[..., object]) -> Callable[..., object]:
     """Return a `_get_distributed_iterator` that lays out each batch by its own size.
 
     Keras uses the layout of the first batch of an epoch for all, which does not fit a
@@ -319,7 +429,7 @@ def wrap_batch_iterator(original: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(original)
-    def iterate(self: Any, distribution: Any) -> Any:
+    def iterate(self: EpochIterator, distribution: object) -> object:
         if not isinstance(distribution, strategy_distribution.StrategyDistribution):
             return original(self, distribution)
         return distribution.batches(self.data_adapter.get_jax_iterator())

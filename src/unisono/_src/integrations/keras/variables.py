@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, final
+from typing import final
 
 import jax
 import jax.numpy as jnp
-from keras.src.backend import Variable as KerasVariable
-from keras.src.backend.common import stateless_scope
+import keras
+from jax.typing import ArrayLike
 
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.integrations import kept_variables
-from unisono._src.integrations.keras import strategy_distribution
+from unisono._src.integrations.keras import internals, strategy_distribution
+from unisono._src.integrations.keras.internals import KerasVariable
 from unisono._src.state import (
     assignment,
     frames,
@@ -31,6 +32,7 @@ from unisono._src.state import (
     variables,
 )
 from unisono._src.state.storage import Policy
+from unisono._src.strategies.base import Strategy
 from unisono._src.values import array_operators, collectives, jax_traces
 
 _AGGREGATIONS = {
@@ -48,7 +50,7 @@ _SYNCHRONIZATIONS = {
 
 
 @final
-class StrategyVariable(KerasVariable):
+class StrategyVariable(keras.Variable):
     """A Keras variable that was made in the scope of a strategy."""
 
     # Lower layers ask for this attribute to recognize a variable of a strategy.
@@ -63,18 +65,18 @@ class StrategyVariable(KerasVariable):
         return found
 
     @property
-    def distribute_strategy(self) -> Any:
+    def distribute_strategy(self) -> Strategy | None:
         """The strategy in whose scope the variable was made."""
         return self._unisono_variable.distribute_strategy
 
     @property
-    def value(self) -> Any:
+    def value(self) -> jax.Array:
         """The value as the running context sees it."""
         kept = self.__dict__.get("_kept")
         if kept is None:
             return super().value
-        if stateless_scope.in_stateless_scope():
-            given = stateless_scope.get_stateless_scope().get_current_value(self)
+        if internals.in_stateless_scope():
+            given = internals.get_stateless_scope().get_current_value(self)
             if given is not None:
                 return self._maybe_autocast(_gather(self, kept, given))
         return self._maybe_autocast(_read(self, kept))
@@ -82,7 +84,7 @@ class StrategyVariable(KerasVariable):
     # Keras reads and writes `_value`; it is None before the first value.
 
     @property
-    def _value(self) -> Any:
+    def _value(self) -> jax.Array | jax.ShapeDtypeStruct | None:
         kept = self.__dict__.get("_kept")
         if kept is not None and "_is_new" in self.__dict__:
             # Keras asks for shape and type right after the first value. A read would
@@ -91,7 +93,7 @@ class StrategyVariable(KerasVariable):
         return None if kept is None else _read(self, kept)
 
     @_value.setter
-    def _value(self, value: Any) -> None:
+    def _value(self, value: jax.Array | None) -> None:
         if value is not None:
             self._direct_assign(value)
         elif "_kept" in self.__dict__:
@@ -99,18 +101,20 @@ class StrategyVariable(KerasVariable):
 
     # The initializer itself is passed on, not its value: a large variable is then
     # computed in parts, each on the device that keeps it.
-    def _initialize_with_initializer(self, initializer: Any) -> None:
+    def _initialize_with_initializer(
+        self, initializer: Callable[..., ArrayLike]
+    ) -> None:
         if not _may_be_split():
             super()._initialize_with_initializer(initializer)
             return
 
-        def initial() -> Any:
+        def initial() -> jax.Array:
             value = initializer(self._shape, dtype=self._dtype)
             return self._convert_to_tensor(value, dtype=self._dtype)
 
-        self._direct_assign(initial)
+        self.__dict__["_kept"] = _make(self, initial)
 
-    def _direct_assign(self, value: Any) -> None:
+    def _direct_assign(self, value: jax.Array) -> None:
         kept = self.__dict__.get("_kept")
         self.__dict__.pop("_aside", None)
         if kept is None:
@@ -120,17 +124,17 @@ class StrategyVariable(KerasVariable):
         else:
             kept_variables.assign(kept, assignment.REPLACE, value)
 
-    def assign_add(self, value: Any) -> Any:
+    def assign_add(self, value: ArrayLike) -> jax.Array:
         """Add to the value, by the variable's synchronization and aggregation."""
         return self._change(assignment.ADD, value)
 
-    def assign_sub(self, value: Any) -> Any:
+    def assign_sub(self, value: ArrayLike) -> jax.Array:
         """Subtract from the value, by the same rules as `assign_add`."""
         return self._change(assignment.SUB, value)
 
-    def _change(self, op: str, value: Any) -> Any:
+    def _change(self, op: str, value: ArrayLike) -> jax.Array:
         kept = self.__dict__.get("_kept")
-        if kept is None or stateless_scope.in_stateless_scope():
+        if kept is None or internals.in_stateless_scope():
             method = "assign_add" if op == assignment.ADD else "assign_sub"
             return getattr(super(), method)(value)
         value = jnp.broadcast_to(
@@ -162,20 +166,19 @@ class StrategyVariable(KerasVariable):
         return kept.state_cell.array is None or kept.state_cell.array.is_deleted()
 
 
-def adopt(variable: Any) -> None:
+def adopt(variable: KerasVariable) -> None:
     """Make a new Keras variable a `StrategyVariable` of the current strategy."""
-    if type(variable) is KerasVariable:
+    if type(variable) is keras.Variable:
         variable.__class__ = StrategyVariable
 
 
-def convert(variable: Any) -> None:
+def convert(variable: KerasVariable) -> None:
     """Make a Keras variable that was made outside one of the current strategy.
 
     It stays the same object, and keeps its value.
     """
     own = variable.__dict__
     value = own.get("_value")
-    kept = None
     if value is not None:
         with jax_traces.compute_at_once():
             # A copy: a step of Keras donates the array of the variable, and somebody
@@ -185,7 +188,7 @@ def convert(variable: Any) -> None:
     variable.__class__ = StrategyVariable
     own.pop("_value", None)
     own["_layout"] = None
-    if kept is not None:
+    if value is not None:
         own["_kept"] = kept
         if kept.state_cell.is_stacked:
             # `Variable` gives every replica the whole value, whose sum is another.
@@ -199,13 +202,15 @@ def _may_be_split() -> bool:
     return placement is not None and placement.split_above is not None
 
 
-def _make(variable: Any, value: Any) -> variables.Variable:
+def _make(
+    variable: KerasVariable, value: jax.Array | Callable[[], jax.Array]
+) -> variables.Variable:
     """Return a new variable of the strategy with the options of a Keras variable."""
     synchronization = _SYNCHRONIZATIONS[variable.synchronization]
     aggregation = _AGGREGATIONS[variable.aggregation]
     if aggregation is VariableAggregation.NONE and not variable.trainable:
         aggregation = kept_variables.aggregation_of_state(jnp.dtype(variable.dtype))
-    made: Any = kept_variables.make(
+    made = kept_variables.make(
         value,
         trainable=variable.trainable,
         name=variable.path,
@@ -221,18 +226,27 @@ def wrap_init(original: Callable[..., None]) -> Callable[..., None]:
     """Return an `__init__` of Keras variables whose initializer computes at once."""
 
     @functools.wraps(original)
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        in_scope = ambient.current().placement is not None
+    def init(self: KerasVariable, *args: object, **kwargs: object) -> None:
+        frame, found = ambient.current(), strategy_distribution.current()
+        if (
+            frame.tape is None
+            and frame.state is None
+            and not (frame.strategy or frame.placement or found)
+        ):
+            # The scope or the tape that is open is another thread's.
+            original(self, *args, **kwargs)
+            return
+        in_scope = frame.placement is not None
         if in_scope:
             strategy_distribution.check_alone()
-        if _may_be_split() or (in_scope and strategy_distribution.current() is None):
+        if _may_be_split() or (in_scope and found is None):
             # Usually the distribution adopts a variable when it gets its value. That
             # is too late for one that is created in parts; and after `clear_session`
             # Keras has no distribution any more.
             adopt(self)
         # A body that JAX traces by itself, such as that of `jax.checkpoint`, has no
         # frame. A value that is made in its trace would not outlive it.
-        if jax_traces.is_clean() or stateless_scope.in_stateless_scope():
+        if jax_traces.is_clean() or internals.in_stateless_scope():
             original(self, *args, **kwargs)
             return
         self.__dict__["_is_new"] = True
@@ -248,13 +262,13 @@ def wrap_init(original: Callable[..., None]) -> Callable[..., None]:
 # Reading.
 
 
-def _read(variable: StrategyVariable, kept: variables.Variable) -> Any:
+def _read(variable: StrategyVariable, kept: variables.Variable) -> jax.Array:
     """Return the value as the running context sees it."""
     frame = ambient.current()
     if frame.state is not None or frame.tape is not None:
         return reading.read(kept)
     is_training = strategy_distribution.is_training()
-    is_keras = is_training or stateless_scope.in_stateless_scope()
+    is_keras = is_training or internals.in_stateless_scope()
     cell = kept.state_cell
     has_value = cell.array is not None or cell.home is not None
     if is_keras and not jax_traces.is_clean() and has_value:
@@ -264,7 +278,9 @@ def _read(variable: StrategyVariable, kept: variables.Variable) -> Any:
     return _hand_over(variable, kept) if is_training else reading.read(kept)
 
 
-def _gather(variable: StrategyVariable, kept: variables.Variable, given: Any) -> Any:
+def _gather(
+    variable: StrategyVariable, kept: variables.Variable, given: jax.Array
+) -> jax.Array:
     """Return the whole value of a split weight in a step of Keras.
 
     With a split weight the compiler would split what is computed from it too. Slots of
@@ -277,7 +293,7 @@ def _gather(variable: StrategyVariable, kept: variables.Variable, given: Any) ->
     return jax.lax.with_sharding_constraint(given, cell.topology.replicated_sharding)
 
 
-def _hand_over(variable: StrategyVariable, kept: variables.Variable) -> Any:
+def _hand_over(variable: StrategyVariable, kept: variables.Variable) -> jax.Array:
     """Return the whole value on all devices, for a step of Keras that may donate it."""
     cell = kept.state_cell
     if cell.home is not None:
@@ -306,7 +322,7 @@ def _hand_over(variable: StrategyVariable, kept: variables.Variable) -> Any:
         return cell.array
 
 
-def _combine(variable: StrategyVariable, kept: variables.Variable) -> Any:
+def _combine(variable: StrategyVariable, kept: variables.Variable) -> jax.Array:
     """Return the sum or mean of the replicas' copies.
 
     Reading is a collective of all workers. It is left out as long as the value is the
@@ -322,7 +338,7 @@ def _combine(variable: StrategyVariable, kept: variables.Variable) -> Any:
 # Writing.
 
 
-def _store(variable: StrategyVariable, kept: variables.Variable, value: Any) -> None:
+def _store(variable: KerasVariable, kept: variables.Variable, value: jax.Array) -> None:
     """Store the whole value that a step of Keras has returned."""
     cell = kept.state_cell
     if cell.is_stacked and cell.is_spread:
@@ -341,7 +357,7 @@ def _store(variable: StrategyVariable, kept: variables.Variable, value: Any) -> 
     cell.store(value, is_fresh=True)
 
 
-def _split_into_rows(kept: variables.Variable, value: Any) -> Any:
+def _split_into_rows(kept: variables.Variable, value: jax.Array) -> jax.Array:
     """Return one row per replica whose sum or mean is `value`.
 
     For a sum the first row has all and the others zero, so that it comes out exactly.

@@ -1,6 +1,8 @@
-"""Gradient tapes follow Keras variables that were made outside every scope."""
+"""Gradient tapes follow Keras variables, and change little else in Keras."""
 
+import concurrent.futures
 import contextlib
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -157,3 +159,108 @@ def test_a_scaled_loss_trains_in_a_loop_of_ones_own(count, is_compiled):
         (round(1 - 2 * down, 3), 8.0),
         (round(1 - 2 * down, 3), 4.0),
     ]
+
+
+# What a tape replaces in Keras.
+
+
+def attributes_of_keras():
+    """Returns every attribute of Keras' modules and classes, by its path."""
+    found = {}
+    for path, module in list(sys.modules.items()):
+        if path.partition(".")[0] != "keras" or module is None:
+            continue
+        for name, value in vars(module).items():
+            found[f"{path}.{name}"] = value
+            if isinstance(value, type) and value.__module__.startswith("keras"):
+                owner = f"{value.__module__}.{value.__qualname__}"
+                found |= {f"{owner}.{n}": x for n, x in vars(value).items()}
+    return found
+
+
+def changes(before, after):
+    names = before.keys() | after.keys()
+    missing = object()
+    return {n for n in names if before.get(n, missing) is not after.get(n, missing)}
+
+
+VARIABLE = "keras.src.backend.Variable"
+
+
+def test_a_tape_replaces_how_variables_are_made_read_and_written_and_no_more():
+    v = keras.Variable(3.0)
+    with tf.GradientTape():
+        _ = v * v  # Whatever loads on first use is loaded.
+    before = attributes_of_keras()
+    with tf.GradientTape():
+        _ = v * v
+        inside = changes(before, attributes_of_keras())
+        kind = type(v)
+    assert inside == {
+        f"{VARIABLE}.__init__",
+        f"{VARIABLE}.value",
+        f"{VARIABLE}._direct_assign",
+    }
+    assert kind is keras.Variable
+    assert not changes(before, attributes_of_keras())
+
+
+def test_all_is_given_back_after_an_exception_and_by_a_tape_that_ends_early():
+    v = keras.Variable(3.0)
+    with tf.GradientTape():
+        _ = v * v
+    before = attributes_of_keras()
+    with pytest.raises(KeyError), tf.GradientTape(), tf.GradientTape():
+        assert changes(before, attributes_of_keras())
+        raise KeyError
+    assert not changes(before, attributes_of_keras())
+    with tf.GradientTape() as tape:
+        assert float(tape.gradient(v * v, v)) == 6
+        assert not changes(before, attributes_of_keras())
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with pytest.raises(KeyError), strategy.scope(), tf.GradientTape():
+        raise KeyError
+    assert not changes(before, attributes_of_keras())
+
+
+def in_thread(function):
+    """Returns what a function returns in a thread of its own."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result(30)
+
+
+def test_a_tape_does_not_change_what_keras_does_in_another_thread():
+    v, w = keras.Variable(3.0), keras.Variable(2.0)
+    array = v.value
+
+    def read_and_write():
+        assert v.value is array
+        w.assign(5.0)
+
+        # Plain Keras makes such a variable from a traced value, which then leaks.
+        leaked = []
+        jax.jit(lambda: leaked.append(keras.Variable(jnp.ones(2))))()
+        return leaked[0]
+
+    with tf.GradientTape() as tape:
+        y = v * v
+        made = in_thread(read_and_write)
+        y = y * w
+    assert isinstance(made.value, jax.core.Tracer)
+    assert all(a is b for a, b in zip(tape.watched_variables(), (v, w), strict=True))
+    assert float(tape.gradient(y, v)) == 2 * 3 * 5
+
+
+def test_two_threads_with_tapes_do_not_follow_each_others_reads():
+    v, w = keras.Variable(3.0), keras.Variable(2.0)
+
+    def other():
+        with tf.GradientTape() as tape:
+            y = w * w
+        return tape.watched_variables(), float(tape.gradient(y, w))
+
+    with tf.GradientTape() as tape:
+        (only,), slope = in_thread(other)
+        y = v * v
+    assert only is w and slope == 4
+    assert tape.watched_variables() == (v,) and float(tape.gradient(y, v)) == 6
