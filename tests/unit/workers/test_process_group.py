@@ -5,7 +5,7 @@ import json
 import pytest
 
 import unisono
-from unisono._src.workers import process_group
+from unisono._src.workers import coordination_client, process_group
 
 CLUSTER = {
     "worker": ["a:1", "b:2"],
@@ -58,12 +58,12 @@ def test_a_task_outside_the_cluster_is_refused_by_name():
 )
 def test_the_coordinator_listens_only_where_it_is_known(address, bound, monkeypatch):
     monkeypatch.delenv("JAX_COORDINATOR_BIND_ADDRESS", raising=False)
-    assert process_group._bind_address(address) == bound
+    assert coordination_client.bind_address(address) == bound
 
 
 def test_where_the_coordinator_listens_can_be_said(monkeypatch):
     monkeypatch.setenv("JAX_COORDINATOR_BIND_ADDRESS", "0.0.0.0:9")
-    assert process_group._bind_address("10.1.2.3:7") == "0.0.0.0:9"
+    assert coordination_client.bind_address("10.1.2.3:7") == "0.0.0.0:9"
 
 
 def _is_whole(strategy, replicas):

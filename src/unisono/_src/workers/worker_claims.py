@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import Any
 
 from unisono._src.foundation import errors
+from unisono._src.workers import worker_records
+from unisono._src.workers.coordination_client import CoordinationClient
 
+# Beside the records, so that it is read with them: which index two processes have.
+NOTE = f"{worker_records.PLACE}/claimed twice"
 _PLACE = "unisono/claims/"
 
 
-def claim(client: Any, worker: int, note: str) -> errors.WorkerError | None:
-    """Tells all workers which process a worker is.
+def claim(client: CoordinationClient, worker: int) -> errors.WorkerError | None:
+    """Tells all workers which process a worker is, and if there are two.
 
     Args:
         client: JAX's client of the coordination service, which has joined.
         worker: the number of this worker.
-        note: the key at which all workers read that there are two.
 
     Returns:
         The error about another process that is the same worker; None if there is none.
@@ -33,7 +35,7 @@ def claim(client: Any, worker: int, note: str) -> errors.WorkerError | None:
     except RuntimeError:
         other = client.key_value_try_get(f"{_PLACE}{worker}")
         told = f"{worker} {other}, and {own}"
-        client.key_value_set(note, told, allow_overwrite=True)
+        client.key_value_set(NOTE, told, allow_overwrite=True)
         return read(told)
     return None
 
