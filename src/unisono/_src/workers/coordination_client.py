@@ -9,6 +9,7 @@ import ipaddress
 import json
 import os
 import select
+import socket
 import subprocess
 import sys
 from typing import Protocol
@@ -24,6 +25,8 @@ from unisono._src.workers import coordination_service
 HEARTBEAT_SECONDS = 100
 # How long the service may take to listen.
 _START_SECONDS = 60
+# What the service prints, instead of "ready", if another process has the address.
+_TAKEN = b"taken by "
 _BIND_VARIABLE = "JAX_COORDINATOR_BIND_ADDRESS"
 # JAX's options, each with the argument of the coordination service that it sets.
 _OPTIONS = {
@@ -124,6 +127,9 @@ def start_service(
         when its pipe closes.
 
     Raises:
+        WorkerError: another process on this machine is the first worker, too. That one
+            learns it by `read_claim`. If the two are on different machines, because
+            their clusters have different addresses, neither knows of the other.
         WorkerLostError: the service cannot listen at the address.
     """
     address = bind_address(address)
@@ -140,10 +146,13 @@ def start_service(
     assert process.stdout is not None
     is_there = select.select([process.stdout], [], [], _START_SECONDS)[0]
     said = process.stdout.readline() if is_there else b""
-    process.stdout.close()
     if said != b"ready\n":
+        process.stdout.close()
         process.kill()
         process.wait()
+        if said.startswith(_TAKEN):
+            first = said.removeprefix(_TAKEN).decode("utf-8", "replace").strip()
+            raise claimed_twice_error("0", f"{first}, and {name_process()}")
         raise errors.WorkerLostError(
             f"The coordination service could not listen at {address}; see what it "
             "printed. Is the port taken, is another process the first worker, too, or "
@@ -153,6 +162,40 @@ def start_service(
     # warn at exit that it still runs.
     process.returncode = 0
     return process
+
+
+def read_claim(service: subprocess.Popen[bytes]) -> str | None:
+    """Returns the name of a process that wants to be the first worker, too, if any.
+
+    Args:
+        service: the process of the service, which tells each of them once.
+    """
+    assert service.stdout is not None
+    if not select.select([service.stdout], [], [], 0)[0]:
+        return None
+    # It writes a whole line at once; nothing comes when it is gone.
+    found = os.read(service.stdout.fileno(), 1024)
+    return found.decode("utf-8", "replace").strip() or None
+
+
+def name_process() -> str:
+    """Returns the name of this process, for people."""
+    return f"process {os.getpid()} on {socket.gethostname()}"
+
+
+def claimed_twice_error(worker: str, processes: str) -> errors.WorkerError:
+    """Returns the error about two processes that are the same worker.
+
+    Args:
+        worker: the number of the worker.
+        processes: the names of both.
+    """
+    return errors.WorkerError(
+        f"Two processes say that they are worker {worker}: {processes}. Each worker "
+        "needs an index of its own in TF_CONFIG (or its resolver). Is a program of an "
+        "earlier run still there, or was one started twice?",
+        int(worker) if worker.isdigit() else None,
+    )
 
 
 def _service_environment() -> dict[str, str]:

@@ -7,12 +7,12 @@ import dataclasses
 import re
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import final
 
 from unisono._src.cluster import launcher_news
 from unisono._src.foundation import errors
-from unisono._src.workers import worker_claims, worker_records
+from unisono._src.workers import coordination_client, worker_claims, worker_records
 from unisono._src.workers.coordination_client import CoordinationClient
 from unisono._src.workers.failure_detector import FailureDetector
 from unisono._src.workers.step_comparison import StepComparison
@@ -61,6 +61,8 @@ class Peers:
         limits: how long to wait for them.
         own: the record of this worker; an error that is found goes there.
         steps: compares the steps of the workers.
+        find_rival: returns the name of another process that is the same worker and has
+            not joined, if there is one.
 
     Attributes:
         is_claimed_twice: whether another process is the same worker as this one.
@@ -75,12 +77,14 @@ class Peers:
         limits: WaitLimits,
         own: OwnRecord,
         steps: StepComparison,
+        find_rival: Callable[[], str | None],
     ) -> None:
         self.is_claimed_twice = False
         self._client = client
         self._limits = limits
         self._own = own
         self._steps = steps
+        self._find_rival = find_rival
         now = time.monotonic()
         others = [i for i in range(workers) if i != own.worker]
         self._records = {i: worker_records.WorkerRecord(i, now) for i in others}
@@ -112,6 +116,10 @@ class Peers:
     def exchange(self) -> None:
         """Publishes this worker's record, reads the others', and judges them."""
         self._own.publish()
+        rival = self._find_rival()
+        if rival is not None:
+            own = coordination_client.name_process()
+            worker_claims.tell(self._client, self._own.worker, own, rival)
         with self._lock:
             # What a worker published before its end says more than the launcher knows.
             # So the records are read after the launcher was heard.

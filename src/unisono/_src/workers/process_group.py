@@ -7,6 +7,7 @@ import ctypes
 import dataclasses
 import os
 import secrets
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -191,7 +192,9 @@ def _start_guard(
     group: ProcessGroup, mode: str, stall_seconds: float
 ) -> worker_guard.Guard:
     client: Any = distributed.global_state.client
-    made = worker_guard.Guard(client, group.index, group.size, mode, stall_seconds)
+    made = worker_guard.Guard(
+        client, group.index, group.size, mode, stall_seconds, _find_rival
+    )
 
     def hear(news: launcher_news.Told) -> None:
         if (news.job, news.index) in group.tasks:
@@ -265,7 +268,7 @@ class _Started:
     """The group that this process has joined; a process can join only one."""
 
     group: ProcessGroup | None = None
-    service: Any = None
+    service: subprocess.Popen[bytes] | None = None
     seed: int | None = None
 
 
@@ -353,10 +356,20 @@ def _leave_without_a_word() -> None:
     state.client = None
 
 
+def _find_rival() -> str | None:
+    """Returns the name of another process that is the first worker, if there is one."""
+    service = _started.service
+    return None if service is None else coordination_client.read_claim(service)
+
+
 def _why_not_joined(
     group: ProcessGroup, limit: float, until: float
 ) -> errors.WorkerError | None:
     """Returns the reason why this worker shall not wait for the others any more."""
+    rival = _find_rival()
+    if rival is not None:
+        own = coordination_client.name_process()
+        return coordination_client.claimed_twice_error("0", f"{own}, and {rival}")
     for ending in launcher_news.NEWS.endings:
         if (ending.job, ending.index) in group.tasks:
             worker = group.tasks.index((ending.job, ending.index))

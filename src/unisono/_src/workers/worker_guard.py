@@ -15,6 +15,7 @@ import atexit
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 from typing import final
 
 from unisono._src.cluster import launcher_news
@@ -50,6 +51,8 @@ class Guard:
         workers: the number of all workers.
         mode: ``"async"`` or ``"strict"``.
         stall_seconds: how long a worker may be behind the others.
+        find_rival: returns the name of another process that is the same worker and has
+            not joined, if there is one.
 
     Attributes:
         stall_seconds: how long a worker may be behind the others.
@@ -67,13 +70,14 @@ class Guard:
         workers: int,
         mode: str,
         stall_seconds: float,
+        find_rival: Callable[[], str | None] = lambda: None,
     ) -> None:
         limits = WaitLimits.of(workers, stall_seconds)
         self.stall_seconds = stall_seconds
         self.steps = StepComparison(client, worker, limits.tick / 10)
         self._history = self.steps.history
         self.own = OwnRecord(client, worker, self._history)
-        self.peers = Peers(client, workers, limits, self.own, self.steps)
+        self.peers = Peers(client, workers, limits, self.own, self.steps, find_rival)
         self.results = StepResults(self.own, self.peers)
         self.connections = WorkerConnections(client, worker)
         # Whether all workers agree on each step before they take it.
