@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
-import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -86,18 +85,6 @@ def _is_same(child: Any, value: Any) -> bool:
     return child is value or getattr(child, "owner", None) is value
 
 
-# Attributes of a checkpoint that are no state of the program.
-_INTERNAL = frozenset(
-    {
-        "_root",
-        "_save_counter",
-        "_background",
-        "_restorations",
-        state_slots.PENDING_ATTRIBUTE,
-    }
-)
-
-
 class Checkpoint(deferred_restore.Noticing):
     """Saves and restores the state of some objects as one unit.
 
@@ -129,6 +116,17 @@ class Checkpoint(deferred_restore.Noticing):
     """
 
     _checkpoint_takes_attributes = True
+    # Attributes of a checkpoint that are no state of the program; `state_slots` reads
+    # the others, and the root and the counter by their names.
+    _checkpoint_hidden = frozenset(
+        {
+            "_root",
+            "_save_counter",
+            "_background",
+            "_restorations",
+            state_slots.PENDING_ATTRIBUTE,
+        }
+    )
 
     # Methods that only this library calls begin with an underscore, because programs
     # may give their objects any other name.
@@ -143,7 +141,7 @@ class Checkpoint(deferred_restore.Noticing):
         self._background = background.Background()
         # What was restored last, and before that what still waits for objects.
         self._restorations: list[restoring.Restoration] = []
-        taken = {} if root is None else self._find_root_children()
+        taken = {} if root is None else state_slots.root_slots(self)
         for name, value in kwargs.items():
             if name in taken and not _is_same(taken[name].get(), value):
                 raise ValueError(
@@ -158,54 +156,6 @@ class Checkpoint(deferred_restore.Noticing):
                     f"these; got {value!r} of type {type(value).__name__}."
                 )
             setattr(self, name, value)
-
-    def _checkpoint_root(self) -> Any:
-        """Returns the root, or None.
-
-        Raises:
-            ReferenceError: it is gone; there was only a weak reference to it.
-        """
-        if not isinstance(self._root, weakref.ref):
-            return self._root
-        found = self._root()
-        if found is None:
-            raise ReferenceError(
-                "The root of this checkpoint is gone: `Checkpoint(weakref.ref(obj))` "
-                "does not keep it alive. Keep another reference to the object for as "
-                "long as the checkpoint is used, or give `Checkpoint(obj)`."
-            )
-        return found
-
-    def _find_root_children(self) -> dict[str, state_slots.StateSlot]:
-        """Returns the slots of the root's children, by name.
-
-        Raises:
-            ValueError: the root has no children, for it is itself a value or no state.
-        """
-        root = self._checkpoint_root()
-        is_node = state_slots.is_state(root) and state_slots.leaf_kind(root) is None
-        if not is_node and not isinstance(root, dict | list | tuple):
-            raise ValueError(
-                "`Checkpoint` was expecting root to be a trackable object with state "
-                "in its attributes, such as a module or model; got "
-                f"{root!r} of type {type(root).__name__}. To save a variable or "
-                "iterator, name it: `Checkpoint(v=v)`."
-            )
-        return state_slots.child_slots(root, state_slots.fixed_slot(root))
-
-    def _checkpoint_children(self) -> dict[str, state_slots.StateSlot]:
-        """Returns the slots of the objects to save, by name."""
-        found: dict[str, state_slots.StateSlot] = {}
-        if self._root is not None:
-            # The root's children come first: an attribute of the same name wins.
-            found |= self._find_root_children()
-        for name, value in vars(self).items():
-            is_there = name not in _INTERNAL and value is not None
-            if is_there and state_slots.is_state(value):
-                found[name] = state_slots.attribute_slot(self, name)
-        if self._save_counter is not None:
-            found["save_counter"] = state_slots.fixed_slot(self._save_counter)
-        return found
 
     @property
     def save_counter(self) -> Variable:
@@ -378,7 +328,10 @@ class Checkpoint(deferred_restore.Noticing):
             _call_back(options, path)
 
         def store() -> None:
-            snapshot.store(taken, target, is_step, meeting, tidy)
+            with snapshot.share_outcome(taken, target, meeting) as is_writer:
+                if is_writer:
+                    snapshot.write(taken, target, is_step)
+                    tidy()
 
         def store_and_finish() -> None:
             store()
@@ -387,7 +340,7 @@ class Checkpoint(deferred_restore.Noticing):
         if not _is_async(options):
             store()
             return finish
-        # The meeting stays open meanwhile: it ends in `snapshot.store`.
+        # The meeting stays open meanwhile: it ends with the outcome.
         self._background.start(store_and_finish, path, options.wait_seconds)
         return lambda: None
 

@@ -57,7 +57,8 @@ def owners(obj: Any) -> list[Any]:
     if isinstance(obj, library_hooks.Branch):
         return [obj.owner]
     # A checkpoint's children are its own attributes and those of its root.
-    root = obj._checkpoint_root() if hasattr(type(obj), "_checkpoint_root") else None  # noqa: SLF001
+    is_rooted = hasattr(type(obj), "_checkpoint_hidden")
+    root = state_slots.find_root(obj) if is_rooted else None
     return [obj] if root is None else [obj, *owners(root)]
 
 

@@ -220,7 +220,7 @@ class Restoration:
             return None
         # The root of a checkpoint, if such values are its state, before the checkpoint.
         for owner in reversed(deferred_restore.owners(obj)):
-            if owner is not obj and hasattr(type(owner), "_checkpoint_children"):
+            if owner is not obj and state_slots.tells_children(owner):
                 continue
             if type(owner) is dict:
                 # Exactly a dict: a subclass may compute or refuse its entries.

@@ -299,40 +299,36 @@ def _make_entry(
     return Entry(kind, shape, array_types.name(array.dtype), name, impl), array
 
 
-def store(
-    snapshot: Snapshot,
-    target: pathlib.Path,
-    is_step: bool,
-    meeting: worker_meeting.Meeting,
-    then: Callable[[], None],
-) -> None:
-    """Writes, flushes and checks a snapshot, and makes it visible in one step.
+@contextlib.contextmanager
+def share_outcome(
+    snapshot: Snapshot, target: pathlib.Path, meeting: worker_meeting.Meeting
+) -> Iterator[bool]:
+    """Has all workers wait for the block in which the chief writes a snapshot.
 
-    The chief writes; the other workers wait for it.
+    The block gets whether this worker is the chief. In the end the snapshot is
+    released, and the meeting ends.
 
     Args:
         snapshot: the state to write.
         target: the path of the checkpoint.
-        is_step: whether the checkpoint can be the latest of its directory.
-        meeting: the meeting of the workers that save; it ends here.
-        then: called by the chief when the checkpoint is safe.
+        meeting: the meeting of the workers that save.
 
     Raises:
-        SaveError: the checkpoint could not be written; an older one is untouched.
+        SaveError: the chief could not write.
     """
+    is_writer = worker_meeting.is_writer()
     try:
-        if not worker_meeting.is_writer():
-            _wait_for_writer(target, meeting)
-            return
         try:
-            _store_with_retry(snapshot, target, is_step)
-            then()
+            yield is_writer
         except BaseException as error:
             # The error of the chief matters more than one of telling the others.
             with contextlib.suppress(errors.WorkerError):
                 meeting.broadcast_from_chief(str(error) or type(error).__name__)
             raise
-        meeting.broadcast_from_chief("")
+        if is_writer:
+            meeting.broadcast_from_chief("")
+        else:
+            _wait_for_writer(target, meeting)
     finally:
         snapshot.held.release()
         meeting.end()
@@ -348,11 +344,18 @@ def _wait_for_writer(target: pathlib.Path, meeting: worker_meeting.Meeting) -> N
         raise errors.SaveError(f"The chief, worker 0, could not save: {failure}")
 
 
-def _store_with_retry(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
-    """Writes a snapshot, a second time if the program has begun to end meanwhile.
+def write(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
+    """Writes, flushes and checks a snapshot, and makes it visible in one step.
+
+    It does so a second time if the program has begun to end meanwhile.
+
+    Args:
+        snapshot: the state to write.
+        target: the path of the checkpoint.
+        is_step: whether the checkpoint can be the latest of its directory.
 
     Raises:
-        SaveError: it could not be written.
+        SaveError: the checkpoint could not be written; an older one is untouched.
     """
     try:
         _store(snapshot, target, is_step)
