@@ -13,7 +13,7 @@ import jax
 import pytest
 
 import unisono
-from unisono._src.cluster import launcher_news
+from unisono._src.cluster import launcher_pipes
 from unisono._src.workers import (
     step_agreement,
     step_comparison,
@@ -278,7 +278,7 @@ def three(alone):
     return made
 
 
-KILLED = launcher_news.WorkerEnding("worker", 1, "signal SIGKILL")
+KILLED = launcher_pipes.WorkerEnding("worker", 1, "signal SIGKILL")
 
 
 def test_a_worker_of_which_the_launcher_says_that_it_ended_is_lost(pair):
@@ -290,7 +290,7 @@ def test_a_worker_of_which_the_launcher_says_that_it_ended_is_lost(pair):
 
 
 def test_what_a_worker_said_before_its_end_counts_more_than_its_end(pair):
-    pair[0].hear(1, launcher_news.WorkerEnding("worker", 1, "exit code 1"))
+    pair[0].hear(1, launcher_pipes.WorkerEnding("worker", 1, "exit code 1"))
     pair[1].own.fail(KeyError("the culprit"))
     look(pair[0])
     assert isinstance(pair[0].own.verdict, unisono.errors.WorkerFailedError)
@@ -300,7 +300,7 @@ def test_what_a_worker_said_before_its_end_counts_more_than_its_end(pair):
 def test_a_worker_that_ended_in_order_is_not_lost_for_those_who_end_too(pair):
     pair[1].own.state = worker_records.LEFT
     pair[1].own.publish()
-    pair[0].hear(1, launcher_news.WorkerEnding("worker", 1, "exit code 0"))
+    pair[0].hear(1, launcher_pipes.WorkerEnding("worker", 1, "exit code 0"))
     look(pair[0])
     assert pair[0].own.verdict is None
     assert "with exit code 0" in str(pair[0].peers.explain_absence(1))
@@ -361,12 +361,12 @@ def test_only_a_worker_that_is_waited_for_is_lost_after_a_short_silence(three):
 def test_a_worker_that_is_stopped_is_left_to_the_launcher(pair):
     look(*pair)
     now = time.monotonic()
-    pair[0].hear(1, launcher_news.WorkerPause("worker", 1, True))
+    pair[0].hear(1, launcher_pipes.WorkerPause("worker", 1, True))
     assert pair[0].peers._judge(now + 20.0, 30.0, [1]) is None
     found = pair[0].peers._judge(now + 31.0, 30.0, [1])
     assert "is stopped, as by SIGSTOP, as its launcher says" in str(found)
     pair[0].peers._records[1].beaten_at -= 20.0
-    pair[0].hear(1, launcher_news.WorkerPause("worker", 1, False))
+    pair[0].hear(1, launcher_pipes.WorkerPause("worker", 1, False))
     assert pair[0].peers.explain_absence(1) is None
 
 

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import jax
 
-from unisono._src.cluster import launcher_news
+from unisono._src.cluster import launcher_pipes
 from unisono._src.foundation import errors
 from unisono._src.workers import coordination_service
 
@@ -201,7 +201,7 @@ def claimed_twice_error(worker: str, processes: str) -> errors.WorkerError:
 def _service_environment() -> dict[str, str]:
     """Returns the environment of the service, which ends after the chief."""
     # The launcher ends all processes with its mark when the worker ends.
-    kept = {k: v for k, v in os.environ.items() if k != launcher_news.MARK}
+    kept = {k: v for k, v in os.environ.items() if k != launcher_pipes.MARK}
     return {**kept, "TF_CPP_MIN_LOG_LEVEL": "2"}
 
 

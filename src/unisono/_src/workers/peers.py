@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import final
 
-from unisono._src.cluster import launcher_news
+from unisono._src.cluster import launcher_pipes
 from unisono._src.foundation import errors
 from unisono._src.workers import coordination_client, worker_claims, worker_records
 from unisono._src.workers.coordination_client import CoordinationClient
@@ -90,7 +90,7 @@ class Peers:
         self._records = {i: worker_records.WorkerRecord(i, now) for i in others}
         self._looks = worker_records.Looks(now, limits.dead / 2)
         # The ends that a launcher has told, until they are noted in the records.
-        self._heard: dict[int, launcher_news.WorkerEnding] = {}
+        self._heard: dict[int, launcher_pipes.WorkerEnding] = {}
         # Held while records are read.
         self._lock = threading.Lock()
 
@@ -99,7 +99,7 @@ class Peers:
         """The numbers of the other workers."""
         return self._records.keys()
 
-    def hear(self, worker: int, news: launcher_news.Told) -> bool:
+    def hear(self, worker: int, news: launcher_pipes.Told) -> bool:
         """Notes what the launcher says of a worker's process: it ended, or stopped.
 
         Returns:
@@ -107,7 +107,7 @@ class Peers:
         """
         if worker not in self._records:
             return False
-        if isinstance(news, launcher_news.WorkerPause):
+        if isinstance(news, launcher_pipes.WorkerPause):
             self._records[worker].note_pause(news, time.monotonic())
             return False
         self._heard[worker] = news
@@ -142,7 +142,7 @@ class Peers:
         self._own.verdict = self._own.verdict or found
         self.is_claimed_twice |= found.worker == self._own.worker
 
-    def _note_endings(self, heard: dict[int, launcher_news.WorkerEnding]) -> None:
+    def _note_endings(self, heard: dict[int, launcher_pipes.WorkerEnding]) -> None:
         """Notes in the records which workers have ended, as the launcher says."""
         for worker, ending in heard.items():
             self._records[worker].ending = ending

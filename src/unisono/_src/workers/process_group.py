@@ -17,7 +17,7 @@ import jax
 from jax._src import distributed
 from jax._src.lib import _jax  # type: ignore[attr-defined]
 
-from unisono._src.cluster import launcher_news, launcher_progress
+from unisono._src.cluster import launcher_pipes
 from unisono._src.foundation import errors
 from unisono._src.machines import devices, topology
 from unisono._src.workers import (
@@ -152,9 +152,9 @@ def start(group: ProcessGroup, mode: str, stall_seconds: float) -> None:
     # In this order: hear the launcher, join JAX's service, watch the others, wait until
     # all are there, and only then start the backend, which waits for all.
     limit = join_seconds()
-    if launcher_news.NEWS.listen() and mode != worker_guard.OFF:
+    if launcher_pipes.NEWS.listen() and mode != worker_guard.OFF:
         # The launcher gives a worker that listens more time to end (decision 0023).
-        launcher_progress.tell_state(launcher_progress.LISTENS)
+        launcher_pipes.tell_state(launcher_pipes.LISTENS)
     if not jax.distributed.is_initialized():
         _initialize(group, limit)
         _claim_index(group)
@@ -196,7 +196,7 @@ def _start_guard(
         client, group.index, group.size, mode, stall_seconds, _find_rival
     )
 
-    def hear(news: launcher_news.Told) -> None:
+    def hear(news: launcher_pipes.Told) -> None:
         if (news.job, news.index) in group.tasks:
             made.hear(group.tasks.index((news.job, news.index)), news)
 
@@ -204,7 +204,7 @@ def _start_guard(
         if made.peers.is_claimed_twice:
             _leave_without_a_word()
 
-    launcher_news.NEWS.subscribe(hear)
+    launcher_pipes.NEWS.subscribe(hear)
     # Before JAX leaves, which it has registered earlier.
     atexit.register(leave)
     made.start()
@@ -257,7 +257,7 @@ def _wait_for(
     while not done.wait(_LOOK_SECONDS):
         found = look()
         if found is not None:
-            launcher_progress.tell_state(launcher_progress.NOTICED)
+            launcher_pipes.tell_state(launcher_pipes.NOTICED)
             raise found
     if failures:
         raise failures[0]
@@ -370,7 +370,7 @@ def _why_not_joined(
     if rival is not None:
         own = coordination_client.name_process()
         return coordination_client.claimed_twice_error("0", f"{own}, and {rival}")
-    for ending in launcher_news.NEWS.endings:
+    for ending in launcher_pipes.NEWS.endings:
         if (ending.job, ending.index) in group.tasks:
             worker = group.tasks.index((ending.job, ending.index))
             said = f" It wrote:\n{ending.said}" if ending.said else ""

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import final
 
-from unisono._src.cluster import launcher_news
+from unisono._src.cluster import launcher_pipes
 from unisono._src.workers.coordination_client import CoordinationClient
 from unisono._src.workers.peers import Peers, WaitLimits
 from unisono._src.workers.process_exit import ExitHooks
@@ -159,7 +159,7 @@ class Guard:
         if found is not None:
             raise self.own.notice(found)
 
-    def hear(self, worker: int, news: launcher_news.Told) -> None:
+    def hear(self, worker: int, news: launcher_pipes.Told) -> None:
         """Notes what the launcher says of a worker's process: it ended, or stopped."""
         if self.peers.hear(worker, news):
             self._thread.wake()

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Iterable
 from typing import final
 
-from unisono._src.cluster import launcher_news, launcher_progress
+from unisono._src.cluster import launcher_pipes
 from unisono._src.foundation import errors
 from unisono._src.workers.coordination_client import CoordinationClient
 from unisono._src.workers.step_history import StepHistory
@@ -111,7 +111,7 @@ class OwnRecord:
         self.verdict = self.verdict or error
         if not self.has_noticed:
             self.has_noticed = True
-            launcher_progress.tell_state(launcher_progress.NOTICED)
+            launcher_pipes.tell_state(launcher_pipes.NOTICED)
             self.try_publish()
         return error
 
@@ -121,7 +121,7 @@ class OwnRecord:
         self.state = FAILED
         self._blame = _find_worker_error(error)
         self._error = clean("".join(lines)[-LARGEST_TEXT:])
-        launcher_progress.tell_state(launcher_progress.NOTICED)
+        launcher_pipes.tell_state(launcher_pipes.NOTICED)
         self.try_publish()
 
     def leave(self) -> None:
@@ -147,7 +147,7 @@ class WorkerRecord:
         # and message.
         self.blame: tuple[str, int | None, int | None, str] | None = None
         # The end of its process, if a launcher has told it.
-        self.ending: launcher_news.WorkerEnding | None = None
+        self.ending: launcher_pipes.WorkerEnding | None = None
         # Whether its launcher says that it is stopped, as by SIGSTOP.
         self.is_paused = False
         self.recent: list[tuple[int, int]] = []
@@ -170,7 +170,7 @@ class WorkerRecord:
             self.behind_since = now
         return now - self.behind_since
 
-    def note_pause(self, news: launcher_news.WorkerPause, now: float) -> None:
+    def note_pause(self, news: launcher_pipes.WorkerPause, now: float) -> None:
         """Notes that the worker's process is stopped, or that it goes on."""
         self.is_paused = news.is_paused
         # It could give no sign of life meanwhile.
@@ -305,7 +305,7 @@ def lost_error(r: WorkerRecord, now: float) -> errors.WorkerError:
 
 
 def ended_error(
-    r: WorkerRecord, ending: launcher_news.WorkerEnding
+    r: WorkerRecord, ending: launcher_pipes.WorkerEnding
 ) -> errors.WorkerError:
     """Returns the error about a worker whose process has ended."""
     said = f" It wrote:\n{ending.said}" if ending.said else ""

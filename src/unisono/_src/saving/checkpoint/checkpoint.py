@@ -1,12 +1,16 @@
-"""`Checkpoint`: saves and restores the state of objects as one unit."""
+"""`Checkpoint`: saves and restores the state of objects as one unit.
+
+A restore returns a status, as TensorFlow's.
+"""
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import inspect
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,16 +22,137 @@ from unisono._src.machines import forks
 from unisono._src.saving.checkpoint import (
     background,
     deferred_restore,
+    object_graph,
     restoring,
     snapshot,
-    state_slots,
-    status,
     worker_meeting,
 )
 from unisono._src.state import storage
 from unisono._src.state.variables import Variable
 
 PathLike = str | os.PathLike[str]
+_NOTHING = "No checkpoint specified (save_path=None); nothing is being restored."
+
+
+class LoadStatus(abc.ABC):
+    """The result of `Checkpoint.restore` and `Checkpoint.read`."""
+
+    @abc.abstractmethod
+    def assert_consumed(self) -> LoadStatus:
+        """Raises unless every value was restored and every object got a value.
+
+        Raises:
+            AssertionError: something is left; the message names it.
+        """
+
+    @abc.abstractmethod
+    def assert_existing_objects_matched(self) -> LoadStatus:
+        """Raises unless every object that exists now was restored.
+
+        Raises:
+            AssertionError: an object was not restored; the message names it.
+        """
+
+    @abc.abstractmethod
+    def assert_nontrivial_match(self) -> LoadStatus:
+        """Raises unless something was restored.
+
+        Raises:
+            AssertionError: nothing was restored.
+        """
+
+    @abc.abstractmethod
+    def expect_partial(self) -> LoadStatus:
+        """Suppresses the warning about values that no object has taken."""
+
+    def initialize_or_restore(self, session: object = None) -> None:
+        """Does nothing, because values are restored at once."""
+        return None
+
+    def run_restore_ops(self, session: object = None) -> None:
+        """Does nothing, because values are restored at once."""
+        return None
+
+
+@final
+class CheckpointLoadStatus(LoadStatus):
+    """The status of the restore of a checkpoint.
+
+    >>> import tempfile, unisono
+    >>> v, w = unisono.Variable(1.0), unisono.Variable(2.0)
+    >>> path = unisono.train.Checkpoint(v=v, w=w).write(tempfile.mkdtemp() + "/both")
+    >>> status = unisono.train.Checkpoint(v=v).read(path).expect_partial()
+    >>> status.assert_existing_objects_matched() is status
+    True
+    >>> status.assert_consumed()
+    Traceback (most recent call last):
+    ...
+    AssertionError: Unresolved object in checkpoint (root).w: ...
+    """
+
+    def __init__(self, restoration: restoring.Restoration) -> None:
+        self._restoration = restoration
+
+    def assert_consumed(self) -> CheckpointLoadStatus:
+        """Raises unless every value was restored and every object got a value."""
+        self._restoration.restore_new_objects()
+        left = self._restoration.find_unresolved()
+        if left:
+            shown = ", ".join(left[:10])
+            raise AssertionError(
+                f"Unresolved object in checkpoint {shown}: {len(left)} value(s) of "
+                f"{self._restoration.path} found no object to go to."
+            )
+        return self.assert_existing_objects_matched()
+
+    def assert_existing_objects_matched(self) -> CheckpointLoadStatus:
+        """Raises unless every object that exists now was restored."""
+        self._restoration.restore_new_objects()
+        left = self._restoration.find_unmatched()
+        if left:
+            raise AssertionError(
+                f"Found {len(left)} Python objects that were not bound to checkpointed "
+                "values, likely due to changes in the Python program. Showing "
+                f"{min(len(left), 10)} of {len(left)} unmatched objects: {left[:10]}"
+            )
+        return self
+
+    def assert_nontrivial_match(self) -> CheckpointLoadStatus:
+        """Raises unless something below the checkpoint was restored."""
+        self._restoration.restore_new_objects()
+        if not any(number != 0 for number in self._restoration.bound):
+            raise AssertionError(
+                "Nothing except the root object matched a checkpointed value; "
+                "typically the objects have other names than those in "
+                f"{self._restoration.path}."
+            )
+        return self
+
+    def expect_partial(self) -> CheckpointLoadStatus:
+        """Suppresses the warning about values that no object has taken."""
+        self._restoration.is_partial_fine = True
+        return self
+
+
+@final
+class InitializationOnlyStatus(LoadStatus):
+    """The status of `restore(None)`, which restores nothing."""
+
+    def assert_consumed(self) -> InitializationOnlyStatus:
+        """Raises `AssertionError`, because nothing was restored."""
+        raise AssertionError(_NOTHING)
+
+    def assert_existing_objects_matched(self) -> InitializationOnlyStatus:
+        """Raises `AssertionError`, because nothing was restored."""
+        raise AssertionError(_NOTHING)
+
+    def assert_nontrivial_match(self) -> InitializationOnlyStatus:
+        """Raises `AssertionError`, because nothing was restored."""
+        raise AssertionError(_NOTHING)
+
+    def expect_partial(self) -> InitializationOnlyStatus:
+        """Does nothing, because there are no values that could be left."""
+        return self
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +241,7 @@ class Checkpoint(deferred_restore.Noticing):
     """
 
     _checkpoint_takes_attributes = True
-    # Attributes of a checkpoint that are no state of the program; `state_slots` reads
+    # Attributes of a checkpoint that are no state of the program; `object_graph` reads
     # the others, and the root and the counter by their names.
     _checkpoint_hidden = frozenset(
         {
@@ -124,7 +249,7 @@ class Checkpoint(deferred_restore.Noticing):
             "_save_counter",
             "_background",
             "_restorations",
-            state_slots.PENDING_ATTRIBUTE,
+            object_graph.PENDING_ATTRIBUTE,
         }
     )
 
@@ -141,14 +266,14 @@ class Checkpoint(deferred_restore.Noticing):
         self._background = background.Background()
         # What was restored last, and before that what still waits for objects.
         self._restorations: list[restoring.Restoration] = []
-        taken = {} if root is None else state_slots.root_slots(self)
+        taken = {} if root is None else object_graph.root_slots(self)
         for name, value in kwargs.items():
             if name in taken and not _is_same(taken[name].get(), value):
                 raise ValueError(
                     f"Cannot create a Checkpoint with keyword argument {name} if "
                     f"root.{name} already exists. Give it another name."
                 )
-            if value is not None and not state_slots.is_state(value):
+            if value is not None and not object_graph.is_state(value):
                 raise ValueError(
                     f"`Checkpoint` was expecting {name} to be a trackable object: a "
                     "variable, an object that has variables or get_state and "
@@ -373,7 +498,7 @@ class Checkpoint(deferred_restore.Noticing):
 
     def restore(
         self, save_path: PathLike | None, options: CheckpointOptions | None = None
-    ) -> status.LoadStatus:
+    ) -> LoadStatus:
         """Restores a checkpoint that `save` made.
 
         With several workers every worker must call it, with the same checkpoint.
@@ -413,7 +538,7 @@ class Checkpoint(deferred_restore.Noticing):
 
     def read(
         self, save_path: PathLike | None, options: CheckpointOptions | None = None
-    ) -> status.LoadStatus:
+    ) -> LoadStatus:
         """Restores a checkpoint that `write` made.
 
         It is `restore` without a save counter.
@@ -443,7 +568,7 @@ class Checkpoint(deferred_restore.Noticing):
         with self._background.alone((options or DEFAULT).wait_seconds):
             return self._read(save_path)
 
-    def _read(self, save_path: PathLike | None) -> status.LoadStatus:
+    def _read(self, save_path: PathLike | None) -> LoadStatus:
         """Restores a checkpoint, which no other thread saves or restores now."""
         if save_path is not None and not os.fspath(save_path):
             raise errors.NotFoundError(
@@ -453,7 +578,7 @@ class Checkpoint(deferred_restore.Noticing):
         with snapshot.leave_scopes():
             made = self._make_restoration(save_path)
         if made is None:
-            return status.InitializationOnlyStatus()
+            return InitializationOnlyStatus()
         # Only now: if the new restore has raised, the older ones go on as they were.
         older, self._restorations = self._restorations, [made]
         for restoration in reversed(older):
@@ -462,7 +587,7 @@ class Checkpoint(deferred_restore.Noticing):
             elif restoration.gaps:
                 # What appears later and only the older checkpoint has comes from there.
                 self._restorations.insert(0, restoration)
-        return status.CheckpointLoadStatus(made)
+        return CheckpointLoadStatus(made)
 
     def _make_restoration(
         self, save_path: PathLike | None
@@ -479,11 +604,11 @@ class Checkpoint(deferred_restore.Noticing):
         return made
 
 
-def last_status(checkpoint: Checkpoint) -> status.CheckpointLoadStatus | None:
+def last_status(checkpoint: Checkpoint) -> CheckpointLoadStatus | None:
     """Returns the status of what a checkpoint has restored last; None if nothing."""
     # Private, because programs see the class.
     found = checkpoint._restorations  # noqa: SLF001
-    return status.CheckpointLoadStatus(found[-1]) if found else None
+    return CheckpointLoadStatus(found[-1]) if found else None
 
 
 publish("unisono.train", Checkpoint, CheckpointOptions)

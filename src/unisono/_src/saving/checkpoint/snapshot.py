@@ -20,9 +20,8 @@ from unisono._src.foundation import ambient, errors, library_hooks
 from unisono._src.saving.checkpoint import (
     array_io,
     background,
-    graph,
+    object_graph,
     server_values,
-    state_slots,
     worker_meeting,
 )
 from unisono._src.saving.format import (
@@ -114,14 +113,15 @@ def take(
     # A step in another thread would donate, and so delete, the arrays that are read
     # here; the lock keeps it out. It is not held while workers talk, which takes long.
     with leave_scopes(), storage.LOCK:
-        found = graph.walk(root)
+        found = object_graph.walk(root)
     if meeting is not None and meeting.is_joint:
         _check_same_objects(found, meeting)
     with leave_scopes():
         entries |= {
             str(item.key): _make_state_entry(item)
             for item in found
-            if item.kind == manifest.STATE and state_slots.needs_other_threads(item.obj)
+            if item.kind == manifest.STATE
+            and object_graph.needs_other_threads(item.obj)
         }
     with leave_scopes(), storage.LOCK:
         # Servers hold their values of this moment; they are written later.
@@ -157,7 +157,7 @@ def find_mark(obj: Any) -> Callable[[Any], Any] | None:
 
 
 def _check_same_objects(
-    found: list[graph.Found], meeting: worker_meeting.Meeting
+    found: list[object_graph.Found], meeting: worker_meeting.Meeting
 ) -> None:
     """Raises unless all workers have objects of the same names in the same order."""
     keys = [item.key for item in found if item.key is not None]
@@ -174,7 +174,7 @@ def _check_same_objects(
 
 
 def _check_same_copies(
-    found: list[graph.Found],
+    found: list[object_graph.Found],
     entries: dict[str, Entry],
     stored: dict[str, Any],
     meeting: worker_meeting.Meeting,
@@ -258,16 +258,19 @@ def _entries_by_worker(
     }
 
 
-def _make_state_entry(item: graph.Found) -> Entry:
+def _make_state_entry(item: object_graph.Found) -> Entry:
     """Returns the entry of an object that tells its state."""
-    source = state_slots.as_stateful(item.obj)
+    source = object_graph.as_stateful(item.obj)
     assert source is not None
     what = f"The state of {item} ({type(item.obj).__name__})"
     return Entry(manifest.STATE, value=plain_data.encode(source.give(), what))
 
 
 def _make_entry(
-    item: graph.Found, name: str, is_detached: bool, held: server_values.HeldState
+    item: object_graph.Found,
+    name: str,
+    is_detached: bool,
+    held: server_values.HeldState,
 ) -> tuple[Entry, Any]:
     """Returns the entry of an object, and its array if it has one."""
     if item.kind == manifest.PLAIN:

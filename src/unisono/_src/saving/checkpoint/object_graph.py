@@ -1,12 +1,16 @@
-"""The state of an object: the values it holds and the objects below it.
+"""The graph of objects below a checkpoint, and the values that they hold.
 
 An object is a *node* with named children, or a *leaf* with a value of its own. A
 `StateSlot` is where a parent holds a child. Values that cannot be changed themselves,
 such as numbers and tuples, are replaced in their slot.
+
+The keys of values are paths of names, as TensorFlow's, so they do not depend on the
+strategy.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import enum
 import random
@@ -337,3 +341,79 @@ def _as_slots(given: dict[str, Any]) -> dict[str, StateSlot]:
         name: child if isinstance(child, StateSlot) else fixed_slot(child)
         for name, child in given.items()
     }
+
+
+_ATTRIBUTES = {
+    manifest.VARIABLE: "VARIABLE_VALUE",
+    manifest.ARRAY: "ARRAY_VALUE",
+    manifest.PLAIN: "PYTHON_VALUE",
+    manifest.STATE: "PYTHON_STATE",
+}
+OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+
+@final
+@dataclasses.dataclass
+class Found:
+    """One object of the graph.
+
+    Attributes:
+        obj: the object.
+        slot: where its first parent holds it.
+        path: the names from the root to the object.
+        kind: the kind of its value, or None for a node.
+        children: the numbers of its children, by name.
+    """
+
+    obj: Any
+    slot: StateSlot
+    path: tuple[str, ...]
+    kind: str | None
+    children: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def key(self) -> str | None:
+        """The key of its value, the same as TensorFlow's, or None for a node."""
+        if self.kind is None:
+            return None
+        names = [_escape(name) for name in self.path]
+        return "/".join([*names, ".ATTRIBUTES", _ATTRIBUTES[self.kind]])
+
+    def __str__(self) -> str:
+        return ".".join(["(root)", *self.path])
+
+
+def _escape(name: str) -> str:
+    # TensorFlow's escapes, in this order: "/" separates the names of a key, and
+    # ".S" must not come from a dot.
+    return name.replace(".", "..").replace("/", ".S")
+
+
+def walk(root: Any) -> list[Found]:
+    """Returns every object below a root, nearest first, each object once.
+
+    Plain values have no identity: the same number in two places is two values.
+    """
+    slot = replace_library_variable(fixed_slot(root))
+    root = slot.get()
+    found = [Found(root, slot, (), leaf_kind(root))]
+    numbers = {id(root): 0}
+    queue = collections.deque(found)
+    while queue:
+        parent = queue.popleft()
+        if parent.kind is not None:
+            continue
+        for name, slot in child_slots(parent.obj, parent.slot).items():
+            child = slot.get()
+            kind = leaf_kind(child)
+            # An object that is found twice is one node with two parents.
+            known = numbers.get(id(child)) if kind != manifest.PLAIN else None
+            if known is None:
+                known = len(found)
+                made = Found(child, slot, (*parent.path, name), kind)
+                found.append(made)
+                queue.append(made)
+                if kind != manifest.PLAIN:
+                    numbers[id(child)] = known
+            parent.children[name] = known
+    return found
