@@ -102,12 +102,6 @@ MUTUAL = {
     ("execution/profile_names.py", "execution/programs.py"): (
         "JAX calls a program through a function that bears its name."
     ),
-    ("saving/checkpoint/checkpoint.py", "saving/checkpoint/snapshot.py"): (
-        "The checkpoint knows which files to remove, the snapshot knows when."
-    ),
-    ("saving/checkpoint/checkpoint.py", "saving/checkpoint/state_slots.py"): (
-        "A checkpoint can be part of another one, and then is asked for its state."
-    ),
     ("execution/function.py", "strategies/base.py"): (
         "A function is compiled anew for each strategy that runs it."
     ),

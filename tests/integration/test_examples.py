@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from unisono._src.cli.check import command, report
+from unisono._src.cli.check import command
 
 # They compare several virtual devices with one.
 pytestmark = pytest.mark.needs_devices(8)
@@ -109,7 +109,7 @@ def count_lines(name, folder):
     path.write_text(program.replace("import unisono as tf", "import tensorflow as tf"))
     checked, bad = command.check_files([path])
     assert not bad
-    (file,) = json.loads(report.to_json(checked, bad))["files"]
+    (file,) = json.loads(command.to_json(checked, bad))["files"]
     touched = {use["line"] for use in file["uses"]}
     changed = {
         use["line"] for use in file["uses"] if use["status"] not in ("same", "differs")

@@ -6,7 +6,7 @@ import jax
 import pytest
 
 from tests.multiprocess import harness
-from unisono._src.workers import credentials
+from unisono._src.workers import coordination_client
 
 HAS_MTLS = hasattr(jax.config, "jax_mtls_cert_file")
 with_mtls = pytest.mark.skipif(not HAS_MTLS, reason="this JAX has no mutual TLS")
@@ -51,32 +51,34 @@ def test_workers_with_certificates_compute_together(tmp_path):
 
 
 def test_half_of_the_files_is_an_error(monkeypatch):
-    monkeypatch.setattr(credentials, "jax", _Options(jax_mtls_cert_file="cert.pem"))
+    monkeypatch.setattr(
+        coordination_client, "jax", _Options(jax_mtls_cert_file="cert.pem")
+    )
     with pytest.raises(ValueError, match=r"jax_mtls_key_file and jax_mtls_ca_file not"):
-        credentials.coordination_arguments()
+        coordination_client.coordination_arguments()
 
 
 def test_a_file_that_cannot_be_read_is_named(monkeypatch, tmp_path):
     missing = str(tmp_path / "missing.pem")
     names = ("jax_mtls_cert_file", "jax_mtls_key_file", "jax_mtls_ca_file")
     options = _Options(**dict.fromkeys(names, missing))
-    monkeypatch.setattr(credentials, "jax", options)
+    monkeypatch.setattr(coordination_client, "jax", options)
     with pytest.raises(ValueError, match=r"jax_mtls_cert_file.*missing\.pem.*read"):
-        credentials.coordination_arguments()
+        coordination_client.coordination_arguments()
 
 
 @pytest.mark.skipif(HAS_MTLS, reason="this JAX has mutual TLS")
 def test_secure_connections_that_jax_lacks_are_refused(monkeypatch):
     monkeypatch.setenv("JAX_DISTRIBUTED_VERIFY_SECURE_CREDENTIALS", "false")
-    assert credentials.coordination_arguments() == {}
+    assert coordination_client.coordination_arguments() == {}
     monkeypatch.setenv("JAX_MTLS_CA_FILE", "ca.pem")
     with pytest.raises(RuntimeError, match="JAX_MTLS_CA_FILE asks for secure"):
-        credentials.coordination_arguments()
+        coordination_client.coordination_arguments()
 
 
 class _Options:
     """Stands for `jax` with some of its options set."""
 
     def __init__(self, **given):
-        names = credentials._OPTIONS
+        names = coordination_client._OPTIONS
         self.config = type("Config", (), {n: given.get(n) for n in names})()

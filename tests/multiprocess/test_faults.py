@@ -96,20 +96,25 @@ def test_a_port_that_is_taken_is_an_error_that_names_it(tmp_path):
     assert said in str(failed.value)
 
 
-def test_two_processes_with_one_index_are_an_error_on_all():
-    program = """
+TRAINING = """
 import jax.numpy as jnp, unisono as tf
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 while True:
     strategy.reduce("SUM", strategy.run(lambda: jnp.ones(())), None)
 """
+
+
+@pytest.mark.parametrize(
+    ("indices", "twice"), [((0, 1, 1), 1), ((0, 1, 0), 0), ((0, 0), 0)]
+)
+def test_two_processes_with_one_index_are_an_error_on_all(indices, twice):
     addresses = [f"127.0.0.1:{harness.free_port()}" for _ in range(2)]
     processes = []
-    for index in (0, 1, 1):
+    for index in indices:
         task = {"type": "worker", "index": index}
         config = json.dumps({"cluster": {"worker": addresses}, "task": task})
         env = {"TF_CONFIG": config, "JAX_PLATFORMS": "cpu", "PYTHONPATH": SOURCE}
-        command = [sys.executable, "-c", program]
+        command = [sys.executable, "-c", TRAINING]
         processes.append(
             subprocess.Popen(
                 command, env={**os.environ, **env}, stderr=subprocess.PIPE, text=True
@@ -121,7 +126,7 @@ while True:
         for process in processes:
             process.kill()
     for process, text in zip(processes, said):
-        assert "Two processes say that they are worker 1" in text
+        assert f"Two processes say that they are worker {twice}" in text
         assert process.returncode == 1, text
 
 

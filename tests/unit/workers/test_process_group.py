@@ -1,4 +1,4 @@
-"""Which workers compute together, and where their coordinator listens."""
+"""Which workers compute together."""
 
 import json
 
@@ -44,26 +44,6 @@ def test_a_task_outside_the_cluster_is_refused_by_name():
         process_group.group_of(CLUSTER, "worker", 2)
     with pytest.raises(ValueError, match="job 'ps' cannot run this strategy"):
         process_group.group_of(CLUSTER, "ps", 0)
-
-
-@pytest.mark.parametrize(
-    "address, bound",
-    [
-        ("localhost:7", "127.0.0.1:7"),
-        ("127.0.0.1:7", "127.0.0.1:7"),
-        ("[::1]:7", "127.0.0.1:7"),
-        ("10.1.2.3:7", "10.1.2.3:7"),
-        ("node-3.cluster:7", "node-3.cluster:7"),
-    ],
-)
-def test_the_coordinator_listens_only_where_it_is_known(address, bound, monkeypatch):
-    monkeypatch.delenv("JAX_COORDINATOR_BIND_ADDRESS", raising=False)
-    assert process_group._bind_address(address) == bound
-
-
-def test_where_the_coordinator_listens_can_be_said(monkeypatch):
-    monkeypatch.setenv("JAX_COORDINATOR_BIND_ADDRESS", "0.0.0.0:9")
-    assert process_group._bind_address("10.1.2.3:7") == "0.0.0.0:9"
 
 
 def _is_whole(strategy, replicas):

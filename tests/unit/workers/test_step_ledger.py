@@ -69,7 +69,7 @@ def test_ledgers_that_nobody_looks_at_do_not_pile_up():
 
 
 def test_the_error_names_the_step_that_the_ledger_has_counted():
-    compared = step_comparison.StepComparison(None, "place/", 0, 0.001)
+    compared = step_comparison.StepComparison(None, 0, 0.001)
     ledger = compared.find_ledger(Topology.of(machine.names(1)))
     for label in ("a meeting", "first", "second"):
         counts = None if label == "a meeting" else ledger

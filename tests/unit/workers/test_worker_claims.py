@@ -16,13 +16,13 @@ class ServiceStore(Store):
 
 def test_the_second_process_with_an_index_gets_an_error_that_names_both():
     store = ServiceStore()
-    assert worker_claims.claim(store, 0, "note") is None
-    assert worker_claims.claim(store, 1, "note") is None
-    found = worker_claims.claim(store, 1, "note")
+    assert worker_claims.claim(store, 0) is None
+    assert worker_claims.claim(store, 1) is None
+    found = worker_claims.claim(store, 1)
     assert isinstance(found, unisono.errors.WorkerError)
     assert found.worker == 1
     assert "they are worker 1: process" in str(found)
-    assert str(worker_claims.read(store.values["note"])) == str(found)
+    assert str(worker_claims.read(store.values[worker_claims.NOTE])) == str(found)
 
 
 def test_all_workers_are_told_of_an_index_that_two_processes_have():
@@ -31,9 +31,9 @@ def test_all_workers_are_told_of_an_index_that_two_processes_have():
         worker_guard.Guard(store, i, 2, worker_guard.ASYNC, 30.0) for i in range(2)
     ]
     for _ in range(2):
-        worker_claims.claim(store, 1, worker_guard.CLAIMED_TWICE)
+        worker_claims.claim(store, 1)
     for g in guards:
-        g._exchange_records()
+        g.peers.exchange()
         with pytest.raises(unisono.errors.WorkerError, match="they are worker 1"):
             g.enter("step")
-    assert [g.is_claimed_twice for g in guards] == [False, True]
+    assert [g.peers.is_claimed_twice for g in guards] == [False, True]

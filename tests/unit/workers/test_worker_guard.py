@@ -13,8 +13,13 @@ import jax
 import pytest
 
 import unisono
-from unisono._src.cluster import launcher_news
-from unisono._src.workers import step_comparison, worker_guard, worker_records
+from unisono._src.cluster import launcher_pipes
+from unisono._src.workers import (
+    step_agreement,
+    step_comparison,
+    worker_guard,
+    worker_records,
+)
 
 
 class Store:
@@ -50,7 +55,9 @@ class Store:
 @pytest.fixture
 def alone(monkeypatch):
     """Lets a guard take a step although the others do not take it at the same time."""
-    monkeypatch.setattr(worker_guard.Guard, "_agree", lambda self: None)
+    monkeypatch.setattr(
+        step_agreement.StepAgreement, "agree", lambda self, history: None
+    )
 
 
 @pytest.fixture
@@ -60,13 +67,13 @@ def pair(alone, monkeypatch):
     store = Store()
     made = [worker_guard.Guard(store, i, 2, worker_guard.ASYNC, 30.0) for i in range(2)]
     for g in made:
-        g._publish()
+        g.own.publish()
     return made
 
 
 def look(*guards):
     for g in guards:
-        g._exchange_records()
+        g.peers.exchange()
 
 
 def test_workers_that_do_the_same_are_left_alone(pair):
@@ -74,7 +81,7 @@ def test_workers_that_do_the_same_are_left_alone(pair):
         for g in pair:
             g.enter(("step", [(k % 3,)]))
     look(*pair, *pair)
-    assert [g.verdict for g in pair] == [None, None]
+    assert [g.own.verdict for g in pair] == [None, None]
 
 
 @pytest.mark.parametrize("labels", [("a", "b"), (("f", [(1,)]), ("f", [(2,)]))])
@@ -84,8 +91,8 @@ def test_steps_that_differ_are_an_error_on_both(pair, labels):
         g.enter(label)
     look(*pair, *pair)
     for g, other in zip(pair, (1, 0)):
-        assert isinstance(g.verdict, unisono.errors.WorkerMismatchError)
-        assert (g.verdict.worker, g.verdict.step) == (other, 2)
+        assert isinstance(g.own.verdict, unisono.errors.WorkerMismatchError)
+        assert (g.own.verdict.worker, g.own.verdict.step) == (other, 2)
         with pytest.raises(
             unisono.errors.WorkerMismatchError, match="differ in step 2"
         ):
@@ -94,7 +101,7 @@ def test_steps_that_differ_are_an_error_on_both(pair, labels):
 
 def look_together(pair):
     for g in pair:
-        g.publish()
+        g.own.publish()
     with concurrent.futures.ThreadPoolExecutor() as pool:
         list(pool.map(look, pair))
 
@@ -107,10 +114,12 @@ def test_a_difference_of_long_ago_is_found_and_named(pair, later, monkeypatch):
             g.enter(label)
     look_together(pair)
     for g, mine, theirs in zip(pair, ("train", "evaluate"), ("evaluate", "train")):
-        assert isinstance(g.verdict, unisono.errors.WorkerMismatchError)
-        assert g.verdict.step == 2
-        told = f"differ in step 2. Worker {1 - g._worker}: '{theirs}'. Here: '{mine}'."
-        assert told in str(g.verdict)
+        assert isinstance(g.own.verdict, unisono.errors.WorkerMismatchError)
+        assert g.own.verdict.step == 2
+        told = (
+            f"differ in step 2. Worker {1 - g.own.worker}: '{theirs}'. Here: '{mine}'."
+        )
+        assert told in str(g.own.verdict)
 
 
 def test_a_step_that_was_not_taken_leaves_no_trace(pair):
@@ -121,7 +130,7 @@ def test_a_step_that_was_not_taken_leaves_no_trace(pair):
     for g in pair:
         g.enter("second")
     look(*pair, *pair)
-    assert [g.verdict for g in pair] == [None, None]
+    assert [g.own.verdict for g in pair] == [None, None]
 
 
 def test_a_number_that_differing_workers_computed_is_not_read(pair):
@@ -129,9 +138,9 @@ def test_a_number_that_differing_workers_computed_is_not_read(pair):
         g.enter(label)
     look(*pair, *pair)
     with pytest.raises(unisono.errors.WorkerMismatchError):
-        pair[0].wait_for_result(jax.numpy.zeros(()))
+        pair[0].results.wait_for(jax.numpy.zeros(()))
     # It was told once; what was computed before, the ledgers tell, may be read.
-    pair[0].wait_for_result(jax.numpy.zeros(()))
+    pair[0].results.wait_for(jax.numpy.zeros(()))
     pair[0].check_marks()
 
 
@@ -140,7 +149,7 @@ def test_workers_that_meet_compare_what_they_have_done(pair):
         g.enter(label)
         g.enter("save")
     for g in pair:
-        g.publish()
+        g.own.publish()
     for g in pair:
         with pytest.raises(unisono.errors.WorkerMismatchError):
             g.compare()
@@ -167,11 +176,11 @@ def test_an_exception_reaches_the_other_with_its_traceback(pair):
     try:
         raise KeyError("the culprit")
     except KeyError as error:
-        pair[1].fail(error)
+        pair[1].own.fail(error)
     look(pair[0])
-    assert isinstance(pair[0].verdict, unisono.errors.WorkerFailedError)
-    assert "the culprit" in str(pair[0].verdict)
-    assert "test_worker_guard.py" in str(pair[0].verdict)
+    assert isinstance(pair[0].own.verdict, unisono.errors.WorkerFailedError)
+    assert "the culprit" in str(pair[0].own.verdict)
+    assert "test_worker_guard.py" in str(pair[0].own.verdict)
 
 
 def test_the_worker_that_began_it_is_blamed():
@@ -179,24 +188,24 @@ def test_the_worker_that_began_it_is_blamed():
     watching, first, second = (
         worker_guard.Guard(store, i, 3, worker_guard.ASYNC, 30.0) for i in range(3)
     )
-    first.fail(unisono.errors.WorkerFailedError("worker 2 failed", 2))
-    second.fail(ValueError("the origin"))
-    watching._exchange_records()
-    assert watching.verdict.worker == 2
-    assert "the origin" in str(watching.verdict)
+    first.own.fail(unisono.errors.WorkerFailedError("worker 2 failed", 2))
+    second.own.fail(ValueError("the origin"))
+    watching.peers.exchange()
+    assert watching.own.verdict.worker == 2
+    assert "the origin" in str(watching.own.verdict)
 
 
 def test_a_worker_that_left_is_missed_only_by_those_who_go_on(pair):
     for g in pair:
         g.enter("step")
-    pair[1]._state = worker_records.LEFT
-    pair[1]._publish()
+    pair[1].own.state = worker_records.LEFT
+    pair[1].own.publish()
     look(pair[0])
-    assert pair[0].verdict is None
+    assert pair[0].own.verdict is None
     pair[0].enter("step")
     look(pair[0])
-    assert isinstance(pair[0].verdict, unisono.errors.WorkerLostError)
-    assert "has ended its program after step 1" in str(pair[0].verdict)
+    assert isinstance(pair[0].own.verdict, unisono.errors.WorkerLostError)
+    assert "has ended its program after step 1" in str(pair[0].own.verdict)
 
 
 def test_a_pause_of_all_workers_is_not_a_stall_of_the_last_to_go_on(pair):
@@ -205,10 +214,10 @@ def test_a_pause_of_all_workers_is_not_a_stall_of_the_last_to_go_on(pair):
     look(*pair, *pair)
     now = time.monotonic() + 100.0
     pair[0].enter("step")
-    assert pair[0]._judge(now, 1000.0) is None
-    assert pair[0]._judge(now + 29.0, 1000.0) is None
-    pair[0]._records[1].beaten_at = now + 31.0
-    found = pair[0]._judge(now + 31.0, 1000.0)
+    assert pair[0].peers._judge(now, 1000.0) is None
+    assert pair[0].peers._judge(now + 29.0, 1000.0) is None
+    pair[0].peers._records[1].beaten_at = now + 31.0
+    found = pair[0].peers._judge(now + 31.0, 1000.0)
     assert isinstance(found, unisono.errors.WorkerStalledError)
     assert found.worker == 1
 
@@ -229,9 +238,9 @@ def test_a_pause_of_all_workers_is_not_a_stall_of_the_last_to_go_on(pair):
     ],
 )
 def test_a_record_of_another_form_is_ignored(pair, text):
-    pair[0]._client.values["unisono/guard/worker/1"] = text
+    pair[0].own._client.values["unisono/guard/worker/1"] = text
     look(pair[0])
-    assert pair[0].verdict is None
+    assert pair[0].own.verdict is None
 
 
 def test_a_step_that_is_taken_back_does_not_count(pair):
@@ -240,13 +249,13 @@ def test_a_step_that_is_taken_back_does_not_count(pair):
     for g in pair:
         g.enter("other")
     look(*pair, *pair)
-    assert [g.verdict for g in pair] == [None, None]
+    assert [g.own.verdict for g in pair] == [None, None]
     assert pair[0].step == 1
 
 
 def test_what_has_nothing_to_do_with_workers_stays_as_it_is(pair):
     error = ValueError("a wrong shape")
-    assert pair[0].explain(error) is error
+    assert pair[0].peers.explain(error) is error
 
 
 def test_strict_workers_find_a_difference_before_the_step():
@@ -265,36 +274,36 @@ def three(alone):
     store = Store()
     made = [worker_guard.Guard(store, i, 3, worker_guard.ASYNC, 30.0) for i in range(3)]
     for g in made:
-        g._publish()
+        g.own.publish()
     return made
 
 
-KILLED = launcher_news.WorkerEnding("worker", 1, "signal SIGKILL")
+KILLED = launcher_pipes.WorkerEnding("worker", 1, "signal SIGKILL")
 
 
 def test_a_worker_of_which_the_launcher_says_that_it_ended_is_lost(pair):
     pair[0].enter("step")
     pair[0].hear(1, KILLED)
     look(pair[0])
-    assert isinstance(pair[0].verdict, unisono.errors.WorkerLostError)
-    assert "worker 1 has ended with signal SIGKILL" in str(pair[0].verdict)
+    assert isinstance(pair[0].own.verdict, unisono.errors.WorkerLostError)
+    assert "worker 1 has ended with signal SIGKILL" in str(pair[0].own.verdict)
 
 
 def test_what_a_worker_said_before_its_end_counts_more_than_its_end(pair):
-    pair[0].hear(1, launcher_news.WorkerEnding("worker", 1, "exit code 1"))
-    pair[1].fail(KeyError("the culprit"))
+    pair[0].hear(1, launcher_pipes.WorkerEnding("worker", 1, "exit code 1"))
+    pair[1].own.fail(KeyError("the culprit"))
     look(pair[0])
-    assert isinstance(pair[0].verdict, unisono.errors.WorkerFailedError)
-    assert "the culprit" in str(pair[0].verdict)
+    assert isinstance(pair[0].own.verdict, unisono.errors.WorkerFailedError)
+    assert "the culprit" in str(pair[0].own.verdict)
 
 
 def test_a_worker_that_ended_in_order_is_not_lost_for_those_who_end_too(pair):
-    pair[1]._state = worker_records.LEFT
-    pair[1]._publish()
-    pair[0].hear(1, launcher_news.WorkerEnding("worker", 1, "exit code 0"))
+    pair[1].own.state = worker_records.LEFT
+    pair[1].own.publish()
+    pair[0].hear(1, launcher_pipes.WorkerEnding("worker", 1, "exit code 0"))
     look(pair[0])
-    assert pair[0].verdict is None
-    assert "with exit code 0" in str(pair[0].explain_absence(1))
+    assert pair[0].own.verdict is None
+    assert "with exit code 0" in str(pair[0].peers.explain_absence(1))
 
 
 def test_all_survivors_name_the_worker_that_was_lost_first(three):
@@ -302,9 +311,9 @@ def test_all_survivors_name_the_worker_that_was_lost_first(three):
     look(three[0])
     with pytest.raises(unisono.errors.WorkerLostError) as raised:
         three[0].enter("step")
-    three[0].fail(raised.value)
+    three[0].own.fail(raised.value)
     look(three[2])
-    found = three[2].verdict
+    found = three[2].own.verdict
     assert type(found) is unisono.errors.WorkerLostError
     assert (found.worker, str(found)) == (1, str(raised.value))
 
@@ -316,16 +325,16 @@ def test_an_error_that_follows_from_a_lost_worker_names_that_worker(three):
         except unisono.errors.WorkerError as cause:
             raise ValueError("so I cannot go on") from cause
     except ValueError as error:
-        three[0].fail(error)
+        three[0].own.fail(error)
     look(three[2])
-    assert type(three[2].verdict) is unisono.errors.WorkerLostError
-    assert three[2].verdict.worker == 1
+    assert type(three[2].own.verdict) is unisono.errors.WorkerLostError
+    assert three[2].own.verdict.worker == 1
 
 
 def test_a_worker_that_was_given_up_gets_the_error_about_itself(pair):
-    pair[0].notice(unisono.errors.WorkerStalledError("worker 1 is behind", 1, 7))
+    pair[0].own.notice(unisono.errors.WorkerStalledError("worker 1 is behind", 1, 7))
     look(pair[1])
-    found = pair[1].verdict
+    found = pair[1].own.verdict
     assert isinstance(found, unisono.errors.WorkerStalledError)
     assert (found.worker, found.step) == (1, 7)
     assert "Worker 0 has given up this one" in str(found)
@@ -335,45 +344,45 @@ def test_a_worker_that_is_behind_and_silent_is_lost_and_does_not_live(pair):
     look(*pair)
     now = time.monotonic()
     pair[0].enter("step")
-    assert pair[0]._judge(now, 30.0) is None
-    pair[0]._records[1].beaten_at = now + 20.0
-    found = pair[0]._judge(now + 30.1, 30.0)
+    assert pair[0].peers._judge(now, 30.0) is None
+    pair[0].peers._records[1].beaten_at = now + 20.0
+    found = pair[0].peers._judge(now + 30.1, 30.0)
     assert isinstance(found, unisono.errors.WorkerLostError)
 
 
 def test_only_a_worker_that_is_waited_for_is_lost_after_a_short_silence(three):
     look(*three)
-    for r in three[0]._records.values():
+    for r in three[0].peers._records.values():
         r.beaten_at -= 4.0
-    assert three[0]._judge(time.monotonic(), 30.0) is None
-    assert three[0].explain_absence(2).worker == 2
+    assert three[0].peers._judge(time.monotonic(), 30.0) is None
+    assert three[0].peers.explain_absence(2).worker == 2
 
 
 def test_a_worker_that_is_stopped_is_left_to_the_launcher(pair):
     look(*pair)
     now = time.monotonic()
-    pair[0].hear(1, launcher_news.WorkerPause("worker", 1, True))
-    assert pair[0]._judge(now + 20.0, 30.0, [1]) is None
-    found = pair[0]._judge(now + 31.0, 30.0, [1])
+    pair[0].hear(1, launcher_pipes.WorkerPause("worker", 1, True))
+    assert pair[0].peers._judge(now + 20.0, 30.0, [1]) is None
+    found = pair[0].peers._judge(now + 31.0, 30.0, [1])
     assert "is stopped, as by SIGSTOP, as its launcher says" in str(found)
-    pair[0]._records[1].beaten_at -= 20.0
-    pair[0].hear(1, launcher_news.WorkerPause("worker", 1, False))
-    assert pair[0].explain_absence(1) is None
+    pair[0].peers._records[1].beaten_at -= 20.0
+    pair[0].hear(1, launcher_pipes.WorkerPause("worker", 1, False))
+    assert pair[0].peers.explain_absence(1) is None
 
 
 def test_a_worker_that_was_stopped_itself_does_not_miss_the_others(three):
     look(*three)
     guard = three[0]
     # As if all of this had been twenty seconds ago, and nobody had looked since.
-    guard._looks._last -= 20.0
-    for r in guard._records.values():
+    guard.peers._looks._last -= 20.0
+    for r in guard.peers._records.values():
         r.beaten_at -= 20.0
-    assert guard.explain_absence(2) is None
-    three[1]._publish()
+    assert guard.peers.explain_absence(2) is None
+    three[1].own.publish()
     look(guard)
-    assert guard.explain_absence() is None
-    guard._records[2].beaten_at -= 4.0
-    assert guard.explain_absence(2).worker == 2
+    assert guard.peers.explain_absence() is None
+    guard.peers._records[2].beaten_at -= 4.0
+    assert guard.peers.explain_absence(2).worker == 2
 
 
 def test_a_failed_step_is_noticed_although_nobody_reads_its_result(pair, monkeypatch):
@@ -388,18 +397,18 @@ def test_a_failed_step_is_noticed_although_nobody_reads_its_result(pair, monkeyp
             raise ValueError("Gloo: connection closed by peer")
 
     monkeypatch.setattr(jax, "Array", Failed)
-    pair[0].watch([Failed()])
+    pair[0].results.newest = [Failed()]
     pair[0].hear(1, KILLED)
-    pair[0]._look_at_newest()
-    assert isinstance(pair[0].verdict, unisono.errors.WorkerLostError)
+    pair[0].results.look_at_newest()
+    assert isinstance(pair[0].own.verdict, unisono.errors.WorkerLostError)
     with pytest.raises(unisono.errors.WorkerLostError):
         pair[0].enter("step")
 
 
 def test_words_in_any_script_fit_into_a_record(pair):
-    pair[1].fail(ValueError("人\ud800" * 10_000))
+    pair[1].own.fail(ValueError("人\ud800" * 10_000))
     look(pair[0])
-    assert isinstance(pair[0].verdict, unisono.errors.WorkerFailedError)
+    assert isinstance(pair[0].own.verdict, unisono.errors.WorkerFailedError)
 
 
 class Late:
@@ -415,18 +424,18 @@ class Late:
 
 def test_a_result_that_comes_is_waited_for(pair):
     late = Late(20)
-    pair[0].waits_in_python = True
-    pair[0].wait_for_result(late)
+    pair[0].results.waits_in_python = True
+    pair[0].results.wait_for(late)
     assert late.looks < 0
 
 
 def test_a_result_that_will_not_come_is_the_error_about_the_worker(pair):
     pair[0].hear(1, KILLED)
     look(pair[0])
-    pair[0].waits_in_python = True
+    pair[0].results.waits_in_python = True
     before = time.monotonic()
     with pytest.raises(unisono.errors.WorkerLostError):
-        pair[0].wait_for_result(Late(float("inf")))
+        pair[0].results.wait_for(Late(float("inf")))
     assert time.monotonic() - before < 5.0
 
 
@@ -438,7 +447,7 @@ def enter_together(labels, seconds=30.0, mode=worker_guard.ASYNC):
     store, count = Store(), len(labels)
     guards = [worker_guard.Guard(store, i, count, mode, seconds) for i in range(count)]
     for g in guards:
-        g._publish()
+        g.own.publish()
 
     def enter(guard, kinds):
         try:
@@ -446,9 +455,11 @@ def enter_together(labels, seconds=30.0, mode=worker_guard.ASYNC):
                 guard.enter(kind)
             # A thread of a worker that runs publishes what the worker has done, and
             # looks what the others have done.
-            while any(len(k) > len(kinds) for k in labels) and guard.verdict is None:
-                guard._exchange_records()
-            guard._exchange_records()
+            while (
+                any(len(k) > len(kinds) for k in labels) and guard.own.verdict is None
+            ):
+                guard.peers.exchange()
+            guard.peers.exchange()
             return guard.step
         except unisono.errors.WorkerError as error:
             return type(error).__name__, error.worker, error.step
@@ -477,7 +488,7 @@ def test_a_known_step_out_of_turn_is_an_error_before_it_is_taken():
 
 def test_a_step_that_another_does_not_come_to_is_not_waited_for_for_ever(pair):
     with pytest.raises(unisono.errors.WorkerStalledError) as raised:
-        pair[0]._wait_for("a key", 1, until=time.monotonic())
+        pair[0]._agreement._wait_for("a key", 1, until=time.monotonic())
     assert raised.value.worker == 1
 
 
@@ -491,7 +502,7 @@ resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 guard = worker_guard.Guard(Store(), 0, 2, worker_guard.ASYNC, 30.0)
 guard.start()
 guard.hear(1, KILLED)
-guard._exchange_records()
+guard.peers.exchange()
 os.abort()
 """
     done = subprocess.run(
@@ -502,7 +513,7 @@ os.abort()
     assert "worker 1 has ended with signal SIGKILL" in done.stderr
 
 
-def test_a_program_that_ends_in_order_has_no_last_words():
+def test_a_program_that_ends_in_order_is_silent():
     program = """
 from tests.unit.workers.test_worker_guard import Store
 from unisono._src.workers import worker_guard

@@ -44,7 +44,7 @@ from unisono._src.strategies.function_contexts import ValueContext
 from unisono._src.values import collectives
 from unisono._src.values.distributed import DistributedValues, PerReplica
 from unisono._src.values.indexed_slices import IndexedSlices
-from unisono._src.workers import barrier
+from unisono._src.workers import worker_notes
 
 if TYPE_CHECKING:
     # Named in signatures only: the input modules are loaded when a program reads data.
@@ -674,7 +674,7 @@ class Strategy:
             )
         placement = getattr(self._extended, "_placement", None)
         if placement is not None:
-            barrier.wait(placement.topology, str(name), timeout_seconds)
+            worker_notes.wait_at_barrier(placement.topology, str(name), timeout_seconds)
 
     def describe(self, tree: object) -> description.Description:
         """Describes where each variable of `tree` lives and how many bytes it takes.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, final
 import jax
 import numpy as np
 
-from unisono._src.cluster import launcher_progress as launcher
+from unisono._src.cluster import launcher_pipes as launcher
 from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import Variable
 from unisono._src.values import array_operators

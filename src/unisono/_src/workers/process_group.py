@@ -5,13 +5,9 @@ from __future__ import annotations
 import atexit
 import ctypes
 import dataclasses
-import ipaddress
-import json
 import os
 import secrets
-import select
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,12 +15,11 @@ from typing import Any, final
 
 import jax
 
-from unisono._src.cluster import launcher_news, launcher_progress
+from unisono._src.cluster import launcher_pipes
 from unisono._src.foundation import errors, jax_internals
 from unisono._src.machines import devices, topology
 from unisono._src.workers import (
-    coordination_service,
-    credentials,
+    coordination_client,
     guarded_reads,
     watchdog,
     worker_claims,
@@ -35,19 +30,14 @@ from unisono._src.workers import (
 _SEED = "unisono/seed"
 # Jobs whose tasks compute together, in the order in which their tasks are numbered.
 _COMPUTING = ("chief", "master", "worker")
-# How long the coordination service may take to listen, how long workers may take to
-# join unless the variable says so, and after how long without a sign of life JAX gives
-# a worker up. The guard finds a lost worker much earlier.
-_START_SECONDS = 60
+# How long workers may take to join, unless the variable says so.
 _JOIN_SECONDS = 300.0
 _JOIN_VARIABLE = "UNISONO_JOIN_SECONDS"
-_HEARTBEAT_SECONDS = 100
 # JAX aborts a process in which joining takes longer than JAX was told. So it is told
 # more than a program takes that has given up and still ends in order.
 _ABORT_SECONDS = 86_400
 # Seconds between two looks for a reason to give up a wait.
 _LOOK_SECONDS = 0.05
-_BIND_VARIABLE = "JAX_COORDINATOR_BIND_ADDRESS"
 
 
 @final
@@ -160,9 +150,9 @@ def start(group: ProcessGroup, mode: str, stall_seconds: float) -> None:
     # In this order: hear the launcher, join JAX's service, watch the others, wait until
     # all are there, and only then start the backend, which waits for all.
     limit = join_seconds()
-    if launcher_news.NEWS.listen() and mode != worker_guard.OFF:
+    if launcher_pipes.NEWS.listen() and mode != worker_guard.OFF:
         # The launcher gives a worker that listens more time to end (decision 0023).
-        launcher_progress.tell_state(launcher_progress.LISTENS)
+        launcher_pipes.tell_state(launcher_pipes.LISTENS)
     if not jax.distributed.is_initialized():
         _initialize(group, limit)
         _claim_index(group)
@@ -183,34 +173,36 @@ def start(group: ProcessGroup, mode: str, stall_seconds: float) -> None:
         _started.group = group
         return
     made = _start_guard(group, mode, stall_seconds)
-    made.meet(limit)
+    made.peers.meet(limit)
     # JAX's backend waits for the backends of the others when it starts.
     with made.connections.find_listener():
-        _wait_for(begin, made.explain_absence)
+        _wait_for(begin, made.peers.explain_absence)
     _started.group = group
     # A worker with one CPU device waits for its peers alone, and its collective breaks
     # when one of them is gone. Where several devices wait for each other, or on an
     # accelerator, the wait may go on.
     if jax.local_device_count() > 1 or jax.default_backend() != "cpu":
-        made.waits_in_python = True
-        topology.THROTTLE.block = made.wait_for_result
+        made.results.waits_in_python = True
+        topology.THROTTLE.block = made.results.wait_for
 
 
 def _start_guard(
     group: ProcessGroup, mode: str, stall_seconds: float
 ) -> worker_guard.Guard:
-    client = jax_internals.distributed_state.client
-    made = worker_guard.Guard(client, group.index, group.size, mode, stall_seconds)
+    client: Any = jax_internals.distributed_state.client
+    made = worker_guard.Guard(
+        client, group.index, group.size, mode, stall_seconds, _find_rival
+    )
 
-    def hear(news: launcher_news.Told) -> None:
+    def hear(news: launcher_pipes.Told) -> None:
         if (news.job, news.index) in group.tasks:
             made.hear(group.tasks.index((news.job, news.index)), news)
 
     def leave() -> None:
-        if made.is_claimed_twice:
+        if made.peers.is_claimed_twice:
             _leave_without_a_word()
 
-    launcher_news.NEWS.subscribe(hear)
+    launcher_pipes.NEWS.subscribe(hear)
     # Before JAX leaves, which it has registered earlier.
     atexit.register(leave)
     made.start()
@@ -263,7 +255,7 @@ def _wait_for(
     while not done.wait(_LOOK_SECONDS):
         found = look()
         if found is not None:
-            launcher_progress.tell_state(launcher_progress.NOTICED)
+            launcher_pipes.tell_state(launcher_pipes.NOTICED)
             raise found
     if failures:
         raise failures[0]
@@ -274,7 +266,7 @@ class _Started:
     """The group that this process has joined; a process can join only one."""
 
     group: ProcessGroup | None = None
-    service: Any = None
+    service: subprocess.Popen[bytes] | None = None
     seed: int | None = None
 
 
@@ -311,9 +303,12 @@ def _initialize(group: ProcessGroup, limit: float) -> None:
     if options.jax_cpu_collectives_implementation in (None, "none"):
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
     address = group.addresses[0]
-    secured = credentials.coordination_arguments()
+    secured = coordination_client.coordination_arguments()
     if group.is_chief:
-        _start_service(_bind_address(address), group.size, secured)
+        # This holds its pipe open for as long as this process lives.
+        _started.service = coordination_client.start_service(
+            address, group.size, secured
+        )
     # This does what `jax.distributed.initialize` does, but for two things. It does not
     # start the service, which has a process of its own (docs/decisions/0013). And it
     # does not catch SIGTERM, which shall end this process as it ends any other.
@@ -326,7 +321,7 @@ def _initialize(group: ProcessGroup, limit: float) -> None:
         init_timeout=_ABORT_SECONDS,
         # JAX's default of 300 s would hold a worker that ends after another has failed.
         shutdown_timeout=5,
-        heartbeat_timeout=_HEARTBEAT_SECONDS,
+        heartbeat_timeout=coordination_client.HEARTBEAT_SECONDS,
         use_compression=True,
         **secured,
     )
@@ -342,7 +337,7 @@ def _initialize(group: ProcessGroup, limit: float) -> None:
 def _claim_index(group: ProcessGroup) -> None:
     """Raises if another process has joined as the same worker."""
     client: Any = jax_internals.distributed_state.client
-    found = worker_claims.claim(client, group.index, worker_guard.CLAIMED_TWICE)
+    found = worker_claims.claim(client, group.index)
     if found is not None:
         _leave_without_a_word()
         raise found
@@ -359,11 +354,21 @@ def _leave_without_a_word() -> None:
     state.client = None
 
 
+def _find_rival() -> str | None:
+    """Returns the name of another process that is the first worker, if there is one."""
+    service = _started.service
+    return None if service is None else coordination_client.read_claim(service)
+
+
 def _why_not_joined(
     group: ProcessGroup, limit: float, until: float
 ) -> errors.WorkerError | None:
     """Returns the reason why this worker shall not wait for the others any more."""
-    for ending in launcher_news.NEWS.endings:
+    rival = _find_rival()
+    if rival is not None:
+        own = coordination_client.name_process()
+        return coordination_client.claimed_twice_error("0", f"{own}, and {rival}")
+    for ending in launcher_pipes.NEWS.endings:
         if (ending.job, ending.index) in group.tasks:
             worker = group.tasks.index((ending.job, ending.index))
             said = f" It wrote:\n{ending.said}" if ending.said else ""
@@ -382,64 +387,3 @@ def _why_not_joined(
             "need more time."
         )
     return None
-
-
-def _start_service(address: str, workers: int, secured: dict[str, Any]) -> None:
-    """Starts the coordination service; it ends after this process and the others."""
-    # With `-P` the folder of the file, which has modules of ours, is not on the path.
-    command = [sys.executable, "-P", coordination_service.__file__]
-    process = subprocess.Popen(
-        [*command, address, str(workers), str(_HEARTBEAT_SECONDS), json.dumps(secured)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=_service_environment(),
-        # Ctrl-C in a terminal goes to the worker's whole group, which this outlives.
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    is_there = select.select([process.stdout], [], [], _START_SECONDS)[0]
-    said = process.stdout.readline() if is_there else b""
-    process.stdout.close()
-    if said != b"ready\n":
-        process.kill()
-        process.wait()
-        raise errors.WorkerLostError(
-            f"The coordination service could not listen at {address}; see what it "
-            "printed. Is the port taken, is another process the first worker, too, or "
-            "is this not an address of this machine?"
-        )
-    # This holds the pipe open for as long as this process lives. The service notices
-    # the end of this process when the pipe closes.
-    _started.service = process
-    # The service outlives this process on purpose. With a return code, `Popen` does not
-    # warn at exit that it still runs.
-    process.returncode = 0
-
-
-def _service_environment() -> dict[str, str]:
-    """Returns the environment of the service, which ends after the chief."""
-    # The launcher ends all processes with its mark when the worker ends.
-    kept = {k: v for k, v in os.environ.items() if k != launcher_news.MARK}
-    return {**kept, "TF_CPP_MIN_LOG_LEVEL": "2"}
-
-
-def _bind_address(address: str) -> str:
-    """Returns the one address at which the coordinator listens, not all of its host's.
-
-    >>> _bind_address("localhost:1234"), _bind_address("10.0.0.1:1234")
-    ('127.0.0.1:1234', '10.0.0.1:1234')
-    """
-    given = os.environ.get(_BIND_VARIABLE)
-    if given:
-        return given
-    host, _, port = address.rpartition(":")
-    return f"127.0.0.1:{port}" if _is_loopback(host) else address
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

@@ -5,13 +5,18 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection
-from typing import Any, final
+from typing import final
+
+import jax
 
 from unisono._src.foundation import errors
 from unisono._src.machines.topology import Topology
 from unisono._src.workers import step_history, worker_records
+from unisono._src.workers.coordination_client import CoordinationClient
 from unisono._src.workers.step_ledger import StepLedger
 
+# Where workers write their steps in the coordination service.
+_PLACE = "unisono/guard/history"
 # How long a worker waits for the steps of one that differs, to name the first of them.
 _HISTORY_SECONDS = 1.0
 
@@ -25,7 +30,6 @@ class StepComparison:
 
     Args:
         client: JAX's client of the coordination service.
-        place: where workers write their steps in the service.
         worker: the number of this worker.
         pause: the seconds between two looks at what the others have written.
 
@@ -33,10 +37,9 @@ class StepComparison:
         history: the steps of this worker.
     """
 
-    def __init__(self, client: Any, place: str, worker: int, pause: float) -> None:
+    def __init__(self, client: CoordinationClient, worker: int, pause: float) -> None:
         self.history = step_history.StepHistory()
         self._client = client
-        self._place = f"{place}history"
         self._worker = worker
         self._pause = pause
         self._ledgers: dict[Topology, StepLedger] = {}
@@ -48,7 +51,7 @@ class StepComparison:
             found = self._ledgers[topology] = StepLedger(topology)
         return found
 
-    def find_unfinished(self) -> list[Any]:
+    def find_unfinished(self) -> list[jax.Array]:
         """Returns an array of each ledger that is there when all steps are done."""
         return [ledger.array for ledger in self._ledgers.values()]
 
@@ -88,7 +91,7 @@ class StepComparison:
 
     def exchange_histories(
         self, others: Collection[int]
-    ) -> dict[int, tuple[int, Any, str]]:
+    ) -> dict[int, tuple[int, object, str]]:
         """Returns the first step in which each of the other workers differs.
 
         The records have the last steps only, and the label of the last one. So the
@@ -105,11 +108,11 @@ class StepComparison:
         until = time.monotonic() + _HISTORY_SECONDS
         with contextlib.suppress(Exception):
             text = worker_records.clean(self.history.write())
-            own = f"{self._place}/{self._worker}"
+            own = f"{_PLACE}/{self._worker}"
             self._client.key_value_set(own, text, allow_overwrite=True)
             # All of them, because most of the workers are right.
             while time.monotonic() < until and len(histories) < len(others):
-                for key, told in self._client.key_value_dir_get(self._place):
+                for key, told in self._client.key_value_dir_get(_PLACE):
                     worker = key.rpartition("/")[2]
                     if worker.isdigit() and int(worker) in others:
                         histories[int(worker)] = told

@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import json
 import zlib
-from typing import Any, final
+from typing import final
 
 from unisono._src.workers.step_ledger import StepLedger
 
@@ -31,7 +31,7 @@ class StepHistory:
 
     def __init__(self) -> None:
         self.step, self.mark = 0, 0
-        self._steps: collections.deque[tuple[int, int, Any]] = collections.deque(
+        self._steps: collections.deque[tuple[int, int, object]] = collections.deque(
             maxlen=_KEPT
         )
         # Steps that a ledger counts: the ledger, its count, and the step's number.
@@ -39,7 +39,7 @@ class StepHistory:
             collections.deque(maxlen=_KEPT)
         )
 
-    def add(self, label: Any, text: str, ledger: StepLedger | None = None) -> None:
+    def add(self, label: object, text: str, ledger: StepLedger | None = None) -> None:
         """Adds a step.
 
         Args:
@@ -67,7 +67,7 @@ class StepHistory:
         found = (n for which, c, n in every if which is ledger and c == count)
         return next(found, None)
 
-    def last(self, count: int) -> list[tuple[int, int, Any]]:
+    def last(self, count: int) -> list[tuple[int, int, object]]:
         """Returns the number, mark and label of the last steps."""
         # The program goes on while a thread reads this; a copy of a deque is atomic.
         return list(self._steps.copy())[-count:]
@@ -76,7 +76,7 @@ class StepHistory:
         """Returns the marks of all steps that are remembered, by number."""
         return {n: mark for n, mark, _ in self._steps.copy()}
 
-    def find(self, step: int) -> tuple[int, Any] | None:
+    def find(self, step: int) -> tuple[int, object] | None:
         """Returns the mark and the label of a step; None if it is not remembered."""
         # The numbers are consecutive. While a thread looks, the program may add a step
         # and drop the oldest one, so that all move down by one.
@@ -99,7 +99,7 @@ class StepHistory:
         return json.dumps({"labels": texts, "steps": told})
 
 
-def find_difference(own: StepHistory, told: str) -> tuple[int, Any, str] | None:
+def find_difference(own: StepHistory, told: str) -> tuple[int, object, str] | None:
     """Returns the first step in which another worker differs, if the texts show it.
 
     Args:

@@ -6,7 +6,9 @@ In a process that belongs to no group of workers these functions do nothing.
 from __future__ import annotations
 
 import os
-from typing import Any, NoReturn, final
+from typing import NoReturn, final
+
+import jax
 
 from unisono._src.foundation import errors
 from unisono._src.machines.topology import Topology
@@ -36,7 +38,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_abandon_guard)
 
 
-def enter(label: Any, is_seen: bool = False, ledger: StepLedger | None = None) -> None:
+def enter(
+    label: object, is_seen: bool = False, ledger: StepLedger | None = None
+) -> None:
     """Notes that this worker goes into a step; see `Guard.enter`."""
     if CURRENT.guard is not None:
         CURRENT.guard.enter(label, is_seen, ledger)
@@ -66,9 +70,9 @@ def leave() -> None:
 
 
 def publish() -> None:
-    """Publishes what this worker has done; see `Guard.publish`."""
+    """Publishes what this worker has done; see `OwnRecord.publish`."""
     if CURRENT.guard is not None:
-        CURRENT.guard.publish()
+        CURRENT.guard.own.try_publish()
 
 
 def compare() -> None:
@@ -87,31 +91,33 @@ def patience() -> float:
     return 30.0 if CURRENT.guard is None else CURRENT.guard.stall_seconds
 
 
-def watch(values: Any) -> None:
-    """Notes the newest results of a step; see `Guard.watch`."""
+def watch(values: object) -> None:
+    """Notes the newest results of a step; see `StepResults.newest`."""
     if CURRENT.guard is not None:
-        CURRENT.guard.watch(values)
+        CURRENT.guard.results.newest = values
 
 
-def wait_for_result(array: Any) -> None:
+def wait_for_result(array: jax.Array) -> None:
     """Waits for an array where workers watch each other; else leaves that to JAX."""
     if CURRENT.guard is not None:
-        CURRENT.guard.wait_for_result(array)
+        CURRENT.guard.results.wait_for(array)
 
 
 def explain_absence(worker: int) -> errors.WorkerError | None:
     """Returns why a worker that is waited for does not come; None if not known."""
-    return None if CURRENT.guard is None else CURRENT.guard.explain_absence(worker)
+    return (
+        None if CURRENT.guard is None else CURRENT.guard.peers.explain_absence(worker)
+    )
 
 
 def notice(error: errors.WorkerError) -> errors.WorkerError:
-    """Returns an error that is about to be raised; see `Guard.notice`."""
-    return error if CURRENT.guard is None else CURRENT.guard.notice(error)
+    """Returns an error that is about to be raised; see `OwnRecord.notice`."""
+    return error if CURRENT.guard is None else CURRENT.guard.own.notice(error)
 
 
 def explain(error: BaseException) -> BaseException:
-    """Returns the error of the worker that caused this one; see `Guard.explain`."""
-    return error if CURRENT.guard is None else CURRENT.guard.explain(error)
+    """Returns the error of the worker that caused this one; see `Peers.explain`."""
+    return error if CURRENT.guard is None else CURRENT.guard.peers.explain(error)
 
 
 def raise_explained(error: BaseException) -> NoReturn:

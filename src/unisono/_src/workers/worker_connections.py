@@ -13,7 +13,9 @@ import os
 import pathlib
 import socket
 from collections.abc import Iterator
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
+
+from unisono._src.workers.coordination_client import CoordinationClient
 
 _PLACE = "unisono/connections/"
 # Gloo does not tell its connections, so the system is asked. It tells them on Linux.
@@ -41,7 +43,7 @@ class WorkerConnections:
         worker: the number of this worker.
     """
 
-    def __init__(self, client: Any, worker: int) -> None:
+    def __init__(self, client: CoordinationClient, worker: int) -> None:
         self._client = client
         self._own = f"{_PLACE}{worker}"
 

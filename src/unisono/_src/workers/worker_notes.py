@@ -3,12 +3,17 @@
 Unlike a collective, a note does not take part in the order of steps. So a thread that
 prepares input can agree with its peers on other workers about the next batch while the
 main thread is in the middle of this one.
+
+A barrier, a point of the program that no worker passes before all have reached it, is a
+round of notes and not a collective. So a worker may wait there while another one writes
+files for minutes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import threading
 import time
 from typing import Any, Protocol, final
 
@@ -25,8 +30,8 @@ class Cancelled(Exception):
     """Raised where a thread waits for a note and its own process has given up."""
 
 
-class Crew(Protocol):
-    """Workers that exchange notes: a `Topology`, or a `ProcessGroup`."""
+class GroupMember(Protocol):
+    """A worker among those that exchange notes: a `Topology`, or a `ProcessGroup`."""
 
     @property
     def workers(self) -> int:
@@ -42,14 +47,14 @@ class Board:
     """Exchanges notes about one topic in rounds; every worker posts one in each.
 
     Args:
-        crew: the workers.
+        group: the workers.
         topic: the topic; it is the same on all workers, and no other board of a worker
             has it.
         seconds: how long to wait for the others in each round.
     """
 
-    def __init__(self, crew: Crew, topic: str, seconds: float = 30.0) -> None:
-        self._crew = crew
+    def __init__(self, group: GroupMember, topic: str, seconds: float = 30.0) -> None:
+        self._group = group
         self._topic = topic
         self._seconds = seconds
         self._rounds = itertools.count()
@@ -76,9 +81,9 @@ class Board:
             raise ValueError(
                 f"A note has at most {_LARGEST_NOTE} characters, received {len(note)}."
             )
-        number, own = next(self._rounds), self._crew.worker
+        number, own = next(self._rounds), self._group.worker
         self._number = number
-        if self._crew.workers == 1:
+        if self._group.workers == 1:
             return [note]
         # The note of the round before: the others may read it until they post in this
         # one.
@@ -87,7 +92,7 @@ class Board:
         limit = self._seconds if seconds is None else seconds
         found = [
             note if i == own else self._wait(client, number, i, limit)
-            for i in range(self._crew.workers)
+            for i in range(self._group.workers)
         ]
         # All have posted in this round, so all have read the notes of the last one.
         _delete(client, before)
@@ -98,8 +103,8 @@ class Board:
         # JAX has no public way to the client of its coordination service.
         client: Any = jax_internals.distributed_state.client
         silent = []
-        for worker in range(self._crew.workers):
-            if worker == self._crew.worker:
+        for worker in range(self._group.workers):
+            if worker == self._group.worker:
                 continue
             # This call looks, and does not wait: on a busy machine a wait of a
             # millisecond ends before the answer to it comes.
@@ -121,16 +126,16 @@ class Board:
         self.cancel()
         # Another topic gives the notes other keys, so that the notes of old rounds,
         # which differ between workers, are not read.
-        return Board(self._crew, f"{self._topic}, again", self._seconds)
+        return Board(self._group, f"{self._topic}, again", self._seconds)
 
     def leave(self, note: str) -> None:
         """Posts a last note, and does not wait for those of the others."""
-        if self._crew.workers > 1:
+        if self._group.workers > 1:
             self._set(next(self._rounds), note)
 
     def _set(self, number: int, note: str) -> None:
         client: Any = jax_internals.distributed_state.client
-        self._last = self._place(number, self._crew.worker)
+        self._last = self._place(number, self._group.worker)
         client.key_value_set(self._last, note)
 
     def clear(self) -> None:
@@ -169,3 +174,68 @@ def _delete(client: Any, place: str | None) -> None:
     if place is not None:
         with contextlib.suppress(RuntimeError):
             client.key_value_delete(place)
+
+
+@final
+class _Barriers:
+    """The barriers of this process, which all workers reach in the same order."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._board: Board | None = None
+
+    def wait(self, group: GroupMember, name: str, seconds: float) -> None:
+        # One at a time, so that the rounds of all workers have the same order.
+        with self._lock:
+            if self._board is None:
+                self._board = Board(group, "barriers")
+            try:
+                watchdog.publish()
+                notes = self._board.post(f"{watchdog.count_steps()} {name}", seconds)
+            except errors.WorkerStalledError as error:
+                # Nobody is silent if the last one has come only now, too late.
+                late = self._board.find_silent() or [error.worker or 0]
+                raise errors.WorkerStalledError(
+                    f"strategy.barrier({name!r}) has waited {seconds:g} s for "
+                    f"{_name_workers(late)} to call it as well.",
+                    late[0],
+                ) from None
+        counts, names = zip(*[note.split(" ", 1) for note in notes], strict=True)
+        if len(set(names)) > 1:
+            raise errors.different_points_error(
+                [f"strategy.barrier({n!r})" for n in names]
+            )
+        # First the comparison of marks, whose error names the first step that differs.
+        watchdog.compare()
+        if len(set(counts)) > 1:
+            told = ", ".join(f"worker {i} {n}" for i, n in enumerate(counts))
+            raise errors.WorkerMismatchError(
+                f"The workers come to strategy.barrier({name!r}) after different "
+                f"numbers of steps: {told}. All workers must call the same functions "
+                "in the same order."
+            )
+
+
+_BARRIERS = _Barriers()
+
+
+def wait_at_barrier(group: GroupMember, name: str, seconds: float) -> None:
+    """Return when every worker has called this.
+
+    Args:
+        group: the workers.
+        name: the name of the point in the program, the same on all workers.
+        seconds: how long to wait for the others.
+
+    Raises:
+        WorkerStalledError: some workers have not come in time; it names them.
+        WorkerMismatchError: the workers gave different names.
+        WorkerError: a worker has failed meanwhile.
+    """
+    if group.workers > 1:
+        _BARRIERS.wait(group, name, seconds)
+
+
+def _name_workers(numbers: list[int]) -> str:
+    told = ", ".join(str(n) for n in numbers)
+    return f"worker {told}" if len(numbers) == 1 else f"the workers {told}"

@@ -6,13 +6,20 @@ that it lives, how it ended, and whom it blames for an error that it has found.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
+import traceback
 from collections.abc import Iterable
-from typing import Any, final
+from typing import final
 
-from unisono._src.cluster import launcher_news
+from unisono._src.cluster import launcher_pipes
 from unisono._src.foundation import errors
+from unisono._src.workers.coordination_client import CoordinationClient
+from unisono._src.workers.step_history import StepHistory
 
+# Where workers publish their records in the coordination service.
+PLACE = "unisono/guard/worker"
 RUNS, FAILED, LEFT = "runs", "failed", "left"
 # A worker publishes so many of its last steps.
 TOLD = 16
@@ -32,6 +39,99 @@ KINDS: dict[str, type[errors.WorkerError]] = {
 
 
 @final
+class OwnRecord:
+    """The record that this worker publishes, and the error that it has found.
+
+    Args:
+        client: JAX's client of the coordination service.
+        worker: the number of this worker.
+        history: the steps of this worker.
+
+    Attributes:
+        worker: the number of this worker.
+        state: whether it runs, has failed or has left.
+        verdict: the error about a worker that this one has found, if any. It needs no
+            lock: whoever sets it first wins, and it stays.
+        has_noticed: whether the program has raised such an error.
+    """
+
+    def __init__(
+        self, client: CoordinationClient, worker: int, history: StepHistory
+    ) -> None:
+        self.worker = worker
+        self.state = RUNS
+        self.verdict: errors.WorkerError | None = None
+        self.has_noticed = False
+        self._client = client
+        self._history = history
+        # The exception that ends this worker, and whom it blames for it.
+        self._error = ""
+        self._blame: errors.WorkerError | None = None
+        self._beats = 0
+        # Held while the record is published, so that an older one does not come last.
+        self._lock = threading.Lock()
+
+    def publish(self) -> None:
+        """Writes the record where the others read it."""
+        with self._lock:
+            # It changes each time, so that the record is a sign of life.
+            self._beats += 1
+            self._client.key_value_set(
+                f"{PLACE}/{self.worker}", clean(self._write()), allow_overwrite=True
+            )
+
+    def try_publish(self) -> None:
+        """Writes the record, unless the coordination service cannot be reached."""
+        with contextlib.suppress(Exception):
+            self.publish()
+
+    def _write(self) -> str:
+        recent = self._history.last(TOLD)
+        return json.dumps(
+            {
+                "beat": self._beats,
+                "step": recent[-1][0] if recent else 0,
+                "state": self.state,
+                "label": shorten(recent[-1][2]) if recent else "",
+                "error": self._error,
+                "secondary": self._blame is not None,
+                "blame": _write_blame(self._blame or self.verdict),
+                "recent": [(n, mark) for n, mark, _ in recent],
+            },
+            # A character takes one character then, so that the record keeps its limit.
+            ensure_ascii=False,
+        )
+
+    def notice(self, error: errors.WorkerError) -> errors.WorkerError:
+        """Returns an error that this worker is about to raise, and tells of it.
+
+        The other workers will raise the same one, and the launcher learns that this
+        worker has come back from whatever it did.
+        """
+        self.verdict = self.verdict or error
+        if not self.has_noticed:
+            self.has_noticed = True
+            launcher_pipes.tell_state(launcher_pipes.NOTICED)
+            self.try_publish()
+        return error
+
+    def fail(self, error: BaseException) -> None:
+        """Tells the others that an exception ends this worker."""
+        lines = traceback.format_exception(type(error), error, error.__traceback__)
+        self.state = FAILED
+        self._blame = _find_worker_error(error)
+        self._error = clean("".join(lines)[-LARGEST_TEXT:])
+        launcher_pipes.tell_state(launcher_pipes.NOTICED)
+        self.try_publish()
+
+    def leave(self) -> None:
+        """Tells the others that this worker has ended, unless it has failed."""
+        if self.state == RUNS:
+            self.state = LEFT
+        self.try_publish()
+
+
+@final
 class WorkerRecord:
     """The state that another worker has published, and the times of its changes."""
 
@@ -47,7 +147,7 @@ class WorkerRecord:
         # and message.
         self.blame: tuple[str, int | None, int | None, str] | None = None
         # The end of its process, if a launcher has told it.
-        self.ending: launcher_news.WorkerEnding | None = None
+        self.ending: launcher_pipes.WorkerEnding | None = None
         # Whether its launcher says that it is stopped, as by SIGSTOP.
         self.is_paused = False
         self.recent: list[tuple[int, int]] = []
@@ -70,7 +170,7 @@ class WorkerRecord:
             self.behind_since = now
         return now - self.behind_since
 
-    def note_pause(self, news: launcher_news.WorkerPause, now: float) -> None:
+    def note_pause(self, news: launcher_pipes.WorkerPause, now: float) -> None:
         """Notes that the worker's process is stopped, or that it goes on."""
         self.is_paused = news.is_paused
         # It could give no sign of life meanwhile.
@@ -127,10 +227,12 @@ class Looks:
                 r.beaten_at += gap
 
 
-def _read_blame(told: Any) -> tuple[str, int | None, int | None, str] | None:
+def _read_blame(told: object) -> tuple[str, int | None, int | None, str] | None:
     """Returns what a worker has published about another; raises if malformed."""
     if told is None:
         return None
+    if not isinstance(told, list):
+        raise TypeError(told)
     kind, worker, step, text = told
     if kind not in KINDS:
         raise ValueError(kind)
@@ -138,7 +240,7 @@ def _read_blame(told: Any) -> tuple[str, int | None, int | None, str] | None:
     return kind, numbers[0], numbers[1], str(text)
 
 
-def shorten(label: Any) -> str:
+def shorten(label: object) -> str:
     """Returns a label as a record shows it."""
     return repr(label)[:500]
 
@@ -157,16 +259,18 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def write_blame(error: errors.WorkerError | None) -> list[Any] | None:
+def _write_blame(
+    error: errors.WorkerError | None,
+) -> tuple[str, int | None, int | None, str] | None:
     """Returns an error about another worker in the form of a record."""
     if error is None:
         return None
     text = clean(RuntimeError.__str__(error)[:LARGEST_TEXT])
     kind = type(error).__name__
-    return [kind if kind in KINDS else "WorkerError", error.worker, error.step, text]
+    return kind if kind in KINDS else "WorkerError", error.worker, error.step, text
 
 
-def find_worker_error(error: BaseException | None) -> errors.WorkerError | None:
+def _find_worker_error(error: BaseException | None) -> errors.WorkerError | None:
     """Returns the error about another worker that has led to an exception, if any."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -201,7 +305,7 @@ def lost_error(r: WorkerRecord, now: float) -> errors.WorkerError:
 
 
 def ended_error(
-    r: WorkerRecord, ending: launcher_news.WorkerEnding
+    r: WorkerRecord, ending: launcher_pipes.WorkerEnding
 ) -> errors.WorkerError:
     """Returns the error about a worker whose process has ended."""
     said = f" It wrote:\n{ending.said}" if ending.said else ""
@@ -226,7 +330,7 @@ def left_error(r: WorkerRecord, step: int) -> errors.WorkerError:
 
 
 def mismatch_error(
-    odd: int, step: int, r: WorkerRecord, mine: Any, theirs: str | None = None
+    odd: int, step: int, r: WorkerRecord, mine: object, theirs: str | None = None
 ) -> errors.WorkerError:
     """Returns the error about a step in which this worker differs from another.
 
@@ -249,7 +353,7 @@ def mismatch_error(
     )
 
 
-def value_error(step: int | None, label: Any) -> errors.WorkerError:
+def value_error(step: int | None, label: object) -> errors.WorkerError:
     """Returns the error about a step to which workers gave different values."""
     return errors.WorkerMismatchError(
         f"The workers differ in {_name_step(step)}: {shorten(label)}. It changes "
@@ -261,7 +365,7 @@ def value_error(step: int | None, label: Any) -> errors.WorkerError:
     )
 
 
-def order_error(step: int | None, label: Any) -> errors.WorkerError:
+def order_error(step: int | None, label: object) -> errors.WorkerError:
     """Returns the error about steps that did not fit, where no worker tells more."""
     return errors.WorkerMismatchError(
         f"The workers differ in {_name_step(step)}, or before it. Here: "

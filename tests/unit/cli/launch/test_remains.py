@@ -9,7 +9,7 @@ import uuid
 import pytest
 
 from unisono._src.cli.launch import remains
-from unisono._src.cluster import launcher_news
+from unisono._src.cluster import launcher_pipes
 
 pytestmark = pytest.mark.skipif(
     not os.path.isdir("/proc/self"), reason="processes are found in /proc"
@@ -51,4 +51,4 @@ def test_a_tracker_is_left_to_end_by_itself(monkeypatch):
 
 
 def test_workers_and_launcher_mean_the_same_mark():
-    assert remains.MARK == launcher_news.MARK
+    assert remains.MARK == launcher_pipes.MARK

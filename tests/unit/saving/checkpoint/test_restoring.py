@@ -8,7 +8,7 @@ import pytest
 
 import unisono as uni
 from tests.parity.programs import copies, mirrored, plain
-from unisono._src.saving.checkpoint import state_slots
+from unisono._src.saving.checkpoint import object_graph
 from unisono.train import Checkpoint
 
 
@@ -198,7 +198,7 @@ def test_restores_of_the_same_names_replace_each_other(paths):
     root = node()
     for i in range(4):
         Checkpoint(root).read(paths[i % 2]).expect_partial()
-    waiting = vars(root)[state_slots.PENDING_ATTRIBUTE]
+    waiting = vars(root)[object_graph.PENDING_ATTRIBUTE]
     assert {name: len(found) for name, found in waiting.items()} == {"dep": 1}
     root.dep = node(var=uni.Variable(0.0))
     assert plain(root.dep.var) == 13.0

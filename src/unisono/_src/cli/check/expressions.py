@@ -12,17 +12,18 @@ import builtins
 from collections.abc import Callable
 from typing import final
 
-from unisono._src.cli.check import rows, use
+from unisono._src.cli.check import rows, scopes
 from unisono._src.cli.check.scopes import (
     NONE,
+    CallArguments,
     ReadingPlace,
     Scope,
+    Use,
     Value,
     Values,
     all_arguments,
     instances,
 )
-from unisono._src.cli.check.use import CallArguments, Use
 from unisono._src.foundation.tensorflow_names import listing
 
 # Returns the path of the class of what a path gives, called (True) or not, or None.
@@ -206,7 +207,7 @@ class ExpressionReader:
         return frozenset(made)
 
     def _call(self, node: ast.Call) -> Values:
-        call = use.arguments(node)
+        call = scopes.arguments(node)
         asked = self._getattr_values(node)
         if asked is not None:
             return asked

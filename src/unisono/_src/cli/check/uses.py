@@ -16,13 +16,13 @@ from unisono._src.cli.check.scopes import (
     NONE,
     ReadingPlace,
     Scope,
+    Use,
     Value,
     Values,
     all_arguments,
     attributes_of,
     instances,
 )
-from unisono._src.cli.check.use import Use
 from unisono._src.foundation.tensorflow_names import listing
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, final
 
 from unisono._src.cli.check import keras_names, package_names, rows
-from unisono._src.cli.check.use import CallArguments, Use
+from unisono._src.cli.check.scopes import CallArguments, Use
 from unisono._src.foundation.tensorflow_names import families, listing, missing
 from unisono._src.integrations import keras_renames
 

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any, final
 
 from unisono._src.cli.launch import output, remains, worker_process
-from unisono._src.cluster import launcher_news, paused_processes
+from unisono._src.cluster import launcher_pipes, paused_processes
 
 # Seconds between two looks at the workers.
 _TICK = 0.05
@@ -270,7 +270,7 @@ class WorkerGroup:
 
     def _tell_others(self, worker: worker_process.WorkerProcess) -> None:
         """Tells the other workers that one has ended; each decides what to do."""
-        ending = launcher_news.WorkerEnding(
+        ending = launcher_pipes.WorkerEnding(
             *(worker.command.job, worker.command.index, describe_end(worker)),
             "\n".join(worker.traceback.lines) if worker.code else "",
         )
@@ -286,7 +286,7 @@ class WorkerGroup:
                 if worker.pause.is_paused
                 else f"{worker.name} goes on."
             )
-            news = launcher_news.WorkerPause(
+            news = launcher_pipes.WorkerPause(
                 worker.command.job, worker.command.index, worker.pause.is_paused
             )
             for other in self._live_workers():

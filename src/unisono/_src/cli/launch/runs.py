@@ -11,10 +11,10 @@ from unisono._src.cli.launch import (
     group,
     launch_plan,
     output,
-    report,
     worker_process,
 )
 from unisono._src.cluster import paused_processes
+from unisono._src.foundation import options
 
 
 @final
@@ -155,7 +155,7 @@ def run(request: RunRequest, out: output.WorkerOutput) -> group.GroupOutcome:
                 request.timeout_seconds,
                 stopped_seconds,
             ).run()
-            report.tell(outcome, out)
+            _tell(outcome, out)
             # A group that the user has stopped is not started again.
             if outcome.code == 0 or outcome.signal is not None:
                 break
@@ -197,3 +197,35 @@ def _place_workers(request: RunRequest, size: Size) -> launch_plan.WorkerPlaceme
     return allocation.place(
         place.attach, size.start, place.port, place.nodes, place.service
     )
+
+
+def _tell(outcome: group.GroupOutcome, out: output.WorkerOutput) -> None:
+    """Shows the first failure, then the tracebacks of the others."""
+    if outcome.signal is not None or not outcome.failures:
+        _tell_each(outcome.failures, out)
+        return
+    first, *others = outcome.failures
+    how = group.describe_end(first.worker)
+    if first.traceback:
+        out.note(f"{first.worker.name} failed first, with {how}:")
+        for text in first.traceback:
+            out.show(text, "err")
+    elif first.worker.code == options.RESTART_CODE:
+        out.note(
+            f"{first.worker.name} ended with {how}: it has saved its state and asks to "
+            "be started again."
+        )
+    else:
+        out.note(f"{first.worker.name} failed first, with {how} and no traceback.")
+    _tell_each(others, out)
+
+
+def _tell_each(
+    failures: Sequence[group.WorkerFailure], out: output.WorkerOutput
+) -> None:
+    for failure in failures:
+        after = "was stopped" if failure.worker.was_stopped else "followed"
+        how = group.describe_end(failure.worker)
+        out.note(f"{failure.worker.name} {after}, with {how}.")
+        for line in failure.worker.release():
+            out.show_line(line)

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import selectors
 import signal
 import subprocess
@@ -15,8 +16,8 @@ import time
 from collections.abc import Iterator
 from typing import final
 
-from unisono._src.cli.launch import remains, streams
-from unisono._src.cluster import launcher_news, launcher_progress, paused_processes
+from unisono._src.cli.launch import remains
+from unisono._src.cluster import launcher_pipes, paused_processes
 
 _BOOTSTRAP = str(pathlib.Path(__file__).with_name("child.py"))
 _CHUNK = 1 << 16
@@ -108,12 +109,12 @@ class WorkerProcess:
         self.total: int | None = None
         self.listens = False
         self.noticed: float | None = None
-        self.traceback = streams.TracebackFinder()
+        self.traceback = TracebackFinder()
         self.held: list[Line] = []
         self.released: float | None = None
         self.last_out = 0.0
         self._selector = selector
-        self._splitters = {n: streams.LineSplitter() for n in ("out", "err", "step")}
+        self._splitters = {n: LineSplitter() for n in ("out", "err", "step")}
         reader, self._process = self._begin()
         assert self._process.stdout and self._process.stderr
         self.pid = self._process.pid
@@ -146,8 +147,8 @@ class WorkerProcess:
                 ],
                 env={
                     **command.env,
-                    launcher_progress.VARIABLE: str(writer),
-                    launcher_news.VARIABLE: launcher_news.name_pipe(news),
+                    launcher_pipes.PROGRESS_VARIABLE: str(writer),
+                    launcher_pipes.NEWS_VARIABLE: launcher_pipes.name_pipe(news),
                     remains.MARK: self.mark,
                 },
                 stdin=subprocess.DEVNULL,
@@ -195,7 +196,7 @@ class WorkerProcess:
                 self.last_out = time.monotonic()
             yield Line(self, stream, text)
 
-    def tell(self, news: launcher_news.Told) -> None:
+    def tell(self, news: launcher_pipes.Told) -> None:
         """Tells the worker that another one has ended, is stopped, or goes on."""
         if self.code is None:
             # The pipe is full or closed where the worker does not read it.
@@ -218,8 +219,8 @@ class WorkerProcess:
             self.step, self.total = step, total
 
     def _note_state(self, state: str) -> None:
-        self.listens |= state == launcher_progress.LISTENS
-        if state == launcher_progress.NOTICED and self.noticed is None:
+        self.listens |= state == launcher_pipes.LISTENS
+        if state == launcher_pipes.NOTICED and self.noticed is None:
             self.noticed = time.monotonic()
 
     def poll(self) -> list[Line]:
@@ -288,3 +289,91 @@ class WorkerProcess:
             # Just after the start the worker may not lead its session yet.
             self.send(signal.SIGKILL)
             remains.kill(self.pid, self.mark)
+
+
+# In bytes: a longer line is cut.
+_MAX_LINE = 65_536
+# After so many lines the traceback was not the program's end.
+_MAX_BLOCK = 400
+# Seconds between two tracebacks of different errors.
+_APART = 1.0
+_START = re.compile(r"(  \+ Exception Group )?Traceback \(most recent call last\):")
+_CHAINED = (
+    "During handling of the above exception, another exception occurred:",
+    "The above exception was the direct cause of the following exception:",
+)
+
+
+@final
+class LineSplitter:
+    r"""Cuts bytes into lines, and keeps the last form of a line with carriage returns.
+
+    >>> splitter = LineSplitter()
+    >>> splitter.feed(b"one\ntw"), splitter.feed(b"o\r2\n"), splitter.rest()
+    (['one'], ['2'], [])
+    """
+
+    def __init__(self) -> None:
+        self._partial = b""
+
+    def feed(self, data: bytes) -> list[str]:
+        """Returns the lines that `data` completes."""
+        *lines, rest = (self._partial + data).split(b"\n")
+        if len(rest) > _MAX_LINE:
+            lines.append(rest)
+            rest = b""
+        # A carriage return at the end is kept: the text that rewrites the line may
+        # still come.
+        _, mark, last = rest[:-1].rpartition(b"\r")
+        self._partial = last + rest[-1:] if mark else rest
+        return [_decode_line(line) for line in lines]
+
+    def rest(self) -> list[str]:
+        """Returns the unfinished line, if there is one."""
+        left, self._partial = self._partial, b""
+        return [_decode_line(left)] if left else []
+
+
+def _decode_line(line: bytes) -> str:
+    return line.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace")
+
+
+@final
+class TracebackFinder:
+    """Keeps the traceback at the end of a worker's errors, with its chained ones."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._before = ""
+        self._started = 0.0
+        self.since: float | None = None
+
+    def add(self, line: str, now: float) -> None:
+        """Takes a line of standard error, and the time at which it came."""
+        if _START.match(line):
+            # A traceback that another one's message quotes follows it at once.
+            is_new = now > self._started + _APART and self._before not in _CHAINED
+            if self.since is None or is_new:
+                self._lines, self.since = [], now
+            self._started = now
+        if self.since is not None:
+            self._lines.append(line)
+            # The program has gone on, so this traceback was not its end.
+            if len(self._lines) > _MAX_BLOCK:
+                self._lines, self.since = [], None
+        if line.strip():
+            self._before = line.strip()
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The traceback at the end; empty if there is none."""
+        return tuple(self._lines)
+
+    @property
+    def is_about_a_peer(self) -> bool:
+        """Whether the error says that another worker failed, not this one."""
+        return any(_PEER.match(line) for line in self._lines)
+
+
+# The family of unisono.errors.WorkerError, as the last line of a traceback shows it.
+_PEER = re.compile(r"unisono[\w.]*\.Worker\w*Error\b")

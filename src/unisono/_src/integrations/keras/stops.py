@@ -42,7 +42,7 @@ class Agreement:
         crew: the workers.
     """
 
-    def __init__(self, crew: worker_notes.Crew) -> None:
+    def __init__(self, crew: worker_notes.GroupMember) -> None:
         number = next(_numbers)
         self._place = f"unisono/keras/stop/{number}"
         self._crew = crew

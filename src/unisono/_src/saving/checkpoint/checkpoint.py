@@ -1,13 +1,16 @@
-"""`Checkpoint`: saves and restores the state of objects as one unit."""
+"""`Checkpoint`: saves and restores the state of objects as one unit.
+
+A restore returns a status, as TensorFlow's.
+"""
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import inspect
 import os
-import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 import jax.numpy as jnp
 import numpy as np
@@ -19,16 +22,137 @@ from unisono._src.machines import forks
 from unisono._src.saving.checkpoint import (
     background,
     deferred_restore,
+    object_graph,
     restoring,
     snapshot,
-    state_slots,
-    status,
     worker_meeting,
 )
 from unisono._src.state import storage
 from unisono._src.state.variables import Variable
 
 PathLike = str | os.PathLike[str]
+_NOTHING = "No checkpoint specified (save_path=None); nothing is being restored."
+
+
+class LoadStatus(abc.ABC):
+    """The result of `Checkpoint.restore` and `Checkpoint.read`."""
+
+    @abc.abstractmethod
+    def assert_consumed(self) -> LoadStatus:
+        """Raises unless every value was restored and every object got a value.
+
+        Raises:
+            AssertionError: something is left; the message names it.
+        """
+
+    @abc.abstractmethod
+    def assert_existing_objects_matched(self) -> LoadStatus:
+        """Raises unless every object that exists now was restored.
+
+        Raises:
+            AssertionError: an object was not restored; the message names it.
+        """
+
+    @abc.abstractmethod
+    def assert_nontrivial_match(self) -> LoadStatus:
+        """Raises unless something was restored.
+
+        Raises:
+            AssertionError: nothing was restored.
+        """
+
+    @abc.abstractmethod
+    def expect_partial(self) -> LoadStatus:
+        """Suppresses the warning about values that no object has taken."""
+
+    def initialize_or_restore(self, session: object = None) -> None:
+        """Does nothing, because values are restored at once."""
+        return None
+
+    def run_restore_ops(self, session: object = None) -> None:
+        """Does nothing, because values are restored at once."""
+        return None
+
+
+@final
+class CheckpointLoadStatus(LoadStatus):
+    """The status of the restore of a checkpoint.
+
+    >>> import tempfile, unisono
+    >>> v, w = unisono.Variable(1.0), unisono.Variable(2.0)
+    >>> path = unisono.train.Checkpoint(v=v, w=w).write(tempfile.mkdtemp() + "/both")
+    >>> status = unisono.train.Checkpoint(v=v).read(path).expect_partial()
+    >>> status.assert_existing_objects_matched() is status
+    True
+    >>> status.assert_consumed()
+    Traceback (most recent call last):
+    ...
+    AssertionError: Unresolved object in checkpoint (root).w: ...
+    """
+
+    def __init__(self, restoration: restoring.Restoration) -> None:
+        self._restoration = restoration
+
+    def assert_consumed(self) -> CheckpointLoadStatus:
+        """Raises unless every value was restored and every object got a value."""
+        self._restoration.restore_new_objects()
+        left = self._restoration.find_unresolved()
+        if left:
+            shown = ", ".join(left[:10])
+            raise AssertionError(
+                f"Unresolved object in checkpoint {shown}: {len(left)} value(s) of "
+                f"{self._restoration.path} found no object to go to."
+            )
+        return self.assert_existing_objects_matched()
+
+    def assert_existing_objects_matched(self) -> CheckpointLoadStatus:
+        """Raises unless every object that exists now was restored."""
+        self._restoration.restore_new_objects()
+        left = self._restoration.find_unmatched()
+        if left:
+            raise AssertionError(
+                f"Found {len(left)} Python objects that were not bound to checkpointed "
+                "values, likely due to changes in the Python program. Showing "
+                f"{min(len(left), 10)} of {len(left)} unmatched objects: {left[:10]}"
+            )
+        return self
+
+    def assert_nontrivial_match(self) -> CheckpointLoadStatus:
+        """Raises unless something below the checkpoint was restored."""
+        self._restoration.restore_new_objects()
+        if not any(number != 0 for number in self._restoration.bound):
+            raise AssertionError(
+                "Nothing except the root object matched a checkpointed value; "
+                "typically the objects have other names than those in "
+                f"{self._restoration.path}."
+            )
+        return self
+
+    def expect_partial(self) -> CheckpointLoadStatus:
+        """Suppresses the warning about values that no object has taken."""
+        self._restoration.is_partial_fine = True
+        return self
+
+
+@final
+class InitializationOnlyStatus(LoadStatus):
+    """The status of `restore(None)`, which restores nothing."""
+
+    def assert_consumed(self) -> InitializationOnlyStatus:
+        """Raises `AssertionError`, because nothing was restored."""
+        raise AssertionError(_NOTHING)
+
+    def assert_existing_objects_matched(self) -> InitializationOnlyStatus:
+        """Raises `AssertionError`, because nothing was restored."""
+        raise AssertionError(_NOTHING)
+
+    def assert_nontrivial_match(self) -> InitializationOnlyStatus:
+        """Raises `AssertionError`, because nothing was restored."""
+        raise AssertionError(_NOTHING)
+
+    def expect_partial(self) -> InitializationOnlyStatus:
+        """Does nothing, because there are no values that could be left."""
+        return self
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,18 +210,6 @@ def _is_same(child: Any, value: Any) -> bool:
     return child is value or getattr(child, "owner", None) is value
 
 
-# Attributes of a checkpoint that are no state of the program.
-_INTERNAL = frozenset(
-    {
-        "_root",
-        "_save_counter",
-        "_background",
-        "_restorations",
-        state_slots.PENDING_ATTRIBUTE,
-    }
-)
-
-
 class Checkpoint(deferred_restore.Noticing):
     """Saves and restores the state of some objects as one unit.
 
@@ -129,6 +241,17 @@ class Checkpoint(deferred_restore.Noticing):
     """
 
     _checkpoint_takes_attributes = True
+    # Attributes of a checkpoint that are no state of the program; `object_graph` reads
+    # the others, and the root and the counter by their names.
+    _checkpoint_hidden = frozenset(
+        {
+            "_root",
+            "_save_counter",
+            "_background",
+            "_restorations",
+            object_graph.PENDING_ATTRIBUTE,
+        }
+    )
 
     # Methods that only this library calls begin with an underscore, because programs
     # may give their objects any other name.
@@ -143,14 +266,14 @@ class Checkpoint(deferred_restore.Noticing):
         self._background = background.Background()
         # What was restored last, and before that what still waits for objects.
         self._restorations: list[restoring.Restoration] = []
-        taken = {} if root is None else self._find_root_children()
+        taken = {} if root is None else object_graph.root_slots(self)
         for name, value in kwargs.items():
             if name in taken and not _is_same(taken[name].get(), value):
                 raise ValueError(
                     f"Cannot create a Checkpoint with keyword argument {name} if "
                     f"root.{name} already exists. Give it another name."
                 )
-            if value is not None and not state_slots.is_state(value):
+            if value is not None and not object_graph.is_state(value):
                 raise ValueError(
                     f"`Checkpoint` was expecting {name} to be a trackable object: a "
                     "variable, an object that has variables or get_state and "
@@ -158,54 +281,6 @@ class Checkpoint(deferred_restore.Noticing):
                     f"these; got {value!r} of type {type(value).__name__}."
                 )
             setattr(self, name, value)
-
-    def _checkpoint_root(self) -> Any:
-        """Returns the root, or None.
-
-        Raises:
-            ReferenceError: it is gone; there was only a weak reference to it.
-        """
-        if not isinstance(self._root, weakref.ref):
-            return self._root
-        found = self._root()
-        if found is None:
-            raise ReferenceError(
-                "The root of this checkpoint is gone: `Checkpoint(weakref.ref(obj))` "
-                "does not keep it alive. Keep another reference to the object for as "
-                "long as the checkpoint is used, or give `Checkpoint(obj)`."
-            )
-        return found
-
-    def _find_root_children(self) -> dict[str, state_slots.StateSlot]:
-        """Returns the slots of the root's children, by name.
-
-        Raises:
-            ValueError: the root has no children, for it is itself a value or no state.
-        """
-        root = self._checkpoint_root()
-        is_node = state_slots.is_state(root) and state_slots.leaf_kind(root) is None
-        if not is_node and not isinstance(root, dict | list | tuple):
-            raise ValueError(
-                "`Checkpoint` was expecting root to be a trackable object with state "
-                "in its attributes, such as a module or model; got "
-                f"{root!r} of type {type(root).__name__}. To save a variable or "
-                "iterator, name it: `Checkpoint(v=v)`."
-            )
-        return state_slots.child_slots(root, state_slots.fixed_slot(root))
-
-    def _checkpoint_children(self) -> dict[str, state_slots.StateSlot]:
-        """Returns the slots of the objects to save, by name."""
-        found: dict[str, state_slots.StateSlot] = {}
-        if self._root is not None:
-            # The root's children come first: an attribute of the same name wins.
-            found |= self._find_root_children()
-        for name, value in vars(self).items():
-            is_there = name not in _INTERNAL and value is not None
-            if is_there and state_slots.is_state(value):
-                found[name] = state_slots.attribute_slot(self, name)
-        if self._save_counter is not None:
-            found["save_counter"] = state_slots.fixed_slot(self._save_counter)
-        return found
 
     @property
     def save_counter(self) -> Variable:
@@ -378,7 +453,10 @@ class Checkpoint(deferred_restore.Noticing):
             _call_back(options, path)
 
         def store() -> None:
-            snapshot.store(taken, target, is_step, meeting, tidy)
+            with snapshot.share_outcome(taken, target, meeting) as is_writer:
+                if is_writer:
+                    snapshot.write(taken, target, is_step)
+                    tidy()
 
         def store_and_finish() -> None:
             store()
@@ -387,7 +465,7 @@ class Checkpoint(deferred_restore.Noticing):
         if not _is_async(options):
             store()
             return finish
-        # The meeting stays open meanwhile: it ends in `snapshot.store`.
+        # The meeting stays open meanwhile: it ends with the outcome.
         self._background.start(store_and_finish, path, options.wait_seconds)
         return lambda: None
 
@@ -420,7 +498,7 @@ class Checkpoint(deferred_restore.Noticing):
 
     def restore(
         self, save_path: PathLike | None, options: CheckpointOptions | None = None
-    ) -> status.LoadStatus:
+    ) -> LoadStatus:
         """Restores a checkpoint that `save` made.
 
         With several workers every worker must call it, with the same checkpoint.
@@ -460,7 +538,7 @@ class Checkpoint(deferred_restore.Noticing):
 
     def read(
         self, save_path: PathLike | None, options: CheckpointOptions | None = None
-    ) -> status.LoadStatus:
+    ) -> LoadStatus:
         """Restores a checkpoint that `write` made.
 
         It is `restore` without a save counter.
@@ -490,7 +568,7 @@ class Checkpoint(deferred_restore.Noticing):
         with self._background.alone((options or DEFAULT).wait_seconds):
             return self._read(save_path)
 
-    def _read(self, save_path: PathLike | None) -> status.LoadStatus:
+    def _read(self, save_path: PathLike | None) -> LoadStatus:
         """Restores a checkpoint, which no other thread saves or restores now."""
         if save_path is not None and not os.fspath(save_path):
             raise errors.NotFoundError(
@@ -500,7 +578,7 @@ class Checkpoint(deferred_restore.Noticing):
         with snapshot.leave_scopes():
             made = self._make_restoration(save_path)
         if made is None:
-            return status.InitializationOnlyStatus()
+            return InitializationOnlyStatus()
         # Only now: if the new restore has raised, the older ones go on as they were.
         older, self._restorations = self._restorations, [made]
         for restoration in reversed(older):
@@ -509,7 +587,7 @@ class Checkpoint(deferred_restore.Noticing):
             elif restoration.gaps:
                 # What appears later and only the older checkpoint has comes from there.
                 self._restorations.insert(0, restoration)
-        return status.CheckpointLoadStatus(made)
+        return CheckpointLoadStatus(made)
 
     def _make_restoration(
         self, save_path: PathLike | None
@@ -526,11 +604,11 @@ class Checkpoint(deferred_restore.Noticing):
         return made
 
 
-def last_status(checkpoint: Checkpoint) -> status.CheckpointLoadStatus | None:
+def last_status(checkpoint: Checkpoint) -> CheckpointLoadStatus | None:
     """Returns the status of what a checkpoint has restored last; None if nothing."""
     # Private, because programs see the class.
     found = checkpoint._restorations  # noqa: SLF001
-    return status.CheckpointLoadStatus(found[-1]) if found else None
+    return CheckpointLoadStatus(found[-1]) if found else None
 
 
 publish("unisono.train", Checkpoint, CheckpointOptions)

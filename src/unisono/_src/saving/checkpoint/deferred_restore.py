@@ -11,7 +11,7 @@ import functools
 from typing import Any, cast
 
 from unisono._src.foundation import library_hooks
-from unisono._src.saving.checkpoint import state_slots
+from unisono._src.saving.checkpoint import object_graph
 
 
 class Noticing:
@@ -19,7 +19,7 @@ class Noticing:
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        waits = self.__dict__.get(state_slots.PENDING_ATTRIBUTE)
+        waits = self.__dict__.get(object_graph.PENDING_ATTRIBUTE)
         if waits and name in waits:
             for restoration in waits[name]:
                 restoration.restore_new_objects(self, name)
@@ -45,7 +45,7 @@ def accepts_attribute(obj: Any, name: str) -> bool:
 
     The name comes from a file, so it must not replace a method of the class.
     """
-    is_open = state_slots.is_user_object(obj) or hasattr(
+    is_open = object_graph.is_user_object(obj) or hasattr(
         type(obj), "_checkpoint_takes_attributes"
     )
     is_public = name.isidentifier() and not name.startswith("_")
@@ -57,7 +57,8 @@ def owners(obj: Any) -> list[Any]:
     if isinstance(obj, library_hooks.Branch):
         return [obj.owner]
     # A checkpoint's children are its own attributes and those of its root.
-    root = obj._checkpoint_root() if hasattr(type(obj), "_checkpoint_root") else None  # noqa: SLF001
+    is_rooted = hasattr(type(obj), "_checkpoint_hidden")
+    root = object_graph.find_root(obj) if is_rooted else None
     return [obj] if root is None else [obj, *owners(root)]
 
 
@@ -74,13 +75,13 @@ def watch(owner: Any, name: str, restoration: Any) -> None:
     if isinstance(owner, dict | list | tuple) or not hasattr(owner, "__dict__"):
         return
     if not isinstance(owner, Noticing):
-        if not state_slots.is_user_object(owner) or _reacts_to_subclasses(type(owner)):
+        if not object_graph.is_user_object(owner) or _reacts_to_subclasses(type(owner)):
             return
         try:
             owner.__class__ = _make_watching_subclass(cast(Any, type(owner)))
         except TypeError:  # A class with another layout, such as one with slots.
             return
-    waits = owner.__dict__.setdefault(state_slots.PENDING_ATTRIBUTE, {})
+    waits = owner.__dict__.setdefault(object_graph.PENDING_ATTRIBUTE, {})
     waits[name] = merge([restoration, *waits.get(name, ())])
 
 
@@ -102,7 +103,7 @@ def unwatch(owner: Any, name: str, restoration: Any) -> None:
 
     An object whose attributes nothing waits for gets its own class again.
     """
-    waits = getattr(owner, "__dict__", {}).get(state_slots.PENDING_ATTRIBUTE)
+    waits = getattr(owner, "__dict__", {}).get(object_graph.PENDING_ATTRIBUTE)
     if waits is None:
         return
     waits[name] = [r for r in waits.get(name, ()) if r is not restoration]
@@ -110,7 +111,7 @@ def unwatch(owner: Any, name: str, restoration: Any) -> None:
         del waits[name]
     if waits:
         return
-    del owner.__dict__[state_slots.PENDING_ATTRIBUTE]
+    del owner.__dict__[object_graph.PENDING_ATTRIBUTE]
     before = vars(type(owner)).get("_unisono_class")
     if before is not None:
         owner.__class__ = before

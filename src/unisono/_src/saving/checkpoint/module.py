@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
 from unisono._src.ops.name_scope import name_scope
-from unisono._src.saving.checkpoint import deferred_restore, graph, state_slots
+from unisono._src.saving.checkpoint import deferred_restore, object_graph
 from unisono._src.saving.checkpoint.variable_parts import HeldParts
 from unisono._src.saving.format import manifest
 from unisono._src.state.variables import Variable
@@ -86,13 +86,13 @@ class Module(deferred_restore.Noticing):
 
         return named
 
-    def _checkpoint_children(self) -> dict[str, state_slots.StateSlot]:
+    def _checkpoint_children(self) -> dict[str, object_graph.StateSlot]:
         return {
-            name: state_slots.attribute_slot(self, name)
+            name: object_graph.attribute_slot(self, name)
             for name, value in sorted(vars(self).items())
-            if name != state_slots.PENDING_ATTRIBUTE
-            and state_slots.is_state(value)
-            and state_slots.leaf_kind(value) != manifest.PLAIN
+            if name != object_graph.PENDING_ATTRIBUTE
+            and object_graph.is_state(value)
+            and object_graph.leaf_kind(value) != manifest.PLAIN
         }
 
     @property
@@ -155,7 +155,7 @@ class Module(deferred_restore.Noticing):
         return tuple(x for x in self._objects_below() if isinstance(x, Module))
 
     def _objects_below(self) -> list[Any]:
-        return [found.obj for found in graph.walk(self)[1:]]
+        return [found.obj for found in object_graph.walk(self)[1:]]
 
 
 publish("unisono", Module)

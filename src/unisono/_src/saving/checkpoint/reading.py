@@ -11,7 +11,12 @@ import numpy as np
 
 from unisono._src.foundation import dtypes, errors
 from unisono._src.foundation.public_names import publish
-from unisono._src.saving.checkpoint import array_io, graph, restore_values, snapshot
+from unisono._src.saving.checkpoint import (
+    array_io,
+    object_graph,
+    restore_values,
+    snapshot,
+)
 from unisono._src.saving.format import (
     array_types,
     checkpoint_directory,
@@ -80,7 +85,7 @@ def list_variables(ckpt_dir_or_file: PathLike) -> list[tuple[str, list[int]]]:
     """
     found = one_version.read(_find_checkpoint(ckpt_dir_or_file), manifest.read)
     listed = [(key, list(entry.shape)) for key, entry in found.entries.items()]
-    return sorted([(graph.OBJECT_GRAPH, []), *listed])
+    return sorted([(object_graph.OBJECT_GRAPH, []), *listed])
 
 
 def load_variable(ckpt_dir_or_file: PathLike, name: str) -> Any:
@@ -109,7 +114,7 @@ def load_variable(ckpt_dir_or_file: PathLike, name: str) -> Any:
 def _load_value(path: pathlib.Path, where: pathlib.Path, name: str) -> Any:
     """Returns one value of the version of a checkpoint that can be read at `where`."""
     found = restore_values.read_usable(where)
-    if name == graph.OBJECT_GRAPH:
+    if name == object_graph.OBJECT_GRAPH:
         return [{"children": n.children, "key": n.key} for n in found.nodes]
     entry = found.entries.get(name)
     if entry is None:
@@ -152,7 +157,7 @@ class CheckpointReader:
 
     def has_tensor(self, tensor_str: str) -> bool:
         """Whether the checkpoint has a value of this key."""
-        return tensor_str == graph.OBJECT_GRAPH or tensor_str in self._entries
+        return tensor_str == object_graph.OBJECT_GRAPH or tensor_str in self._entries
 
     def get_tensor(self, tensor_str: str) -> np.ndarray | jax.Array:
         """Returns the value of a key as an array; a random key is one of JAX's.
@@ -174,7 +179,7 @@ class CheckpointReader:
             key: array_types.parse(entry.dtype) if entry.has_array else dtypes.string
             for key, entry in self._entries.items()
         }
-        return {graph.OBJECT_GRAPH: dtypes.string, **found}
+        return {object_graph.OBJECT_GRAPH: dtypes.string, **found}
 
     def debug_string(self) -> bytes:
         """Returns a line for every value: its key, element type and shape."""

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation import ambient, errors, library_hooks, wide_numbers
-from unisono._src.saving.checkpoint import state_slots
-from unisono._src.saving.checkpoint.state_slots import StateSlot
+from unisono._src.saving.checkpoint import object_graph
+from unisono._src.saving.checkpoint.object_graph import StateSlot
 from unisono._src.saving.format import (
     array_types,
     checksummed_files,
@@ -32,11 +32,11 @@ from unisono._src.workers import process_group
 def can_take(entry: Entry, obj: Any) -> bool:
     """Whether an object is of a kind that can take a value of a checkpoint."""
     if entry.kind == manifest.STATE:
-        return state_slots.leaf_kind(obj) == manifest.STATE
+        return object_graph.leaf_kind(obj) == manifest.STATE
     if entry.kind == manifest.PLAIN:
         is_container = isinstance(obj, dict | list) and not _own_data(entry)
         return plain_data.is_plain(obj) or is_container
-    if isinstance(obj, Variable | library_hooks.Held) or state_slots.is_array(obj):
+    if isinstance(obj, Variable | library_hooks.Held) or object_graph.is_array(obj):
         return True
     return obj is None and entry.kind != manifest.VARIABLE
 
@@ -172,7 +172,7 @@ def set_value(entry: Entry, slot: StateSlot, array: Any) -> None:
     """
     obj = slot.get()
     if entry.kind == manifest.STATE:
-        source = state_slots.as_stateful(obj)
+        source = object_graph.as_stateful(obj)
         assert source is not None
         source.take(_own_data(entry))
     elif entry.kind == manifest.PLAIN:

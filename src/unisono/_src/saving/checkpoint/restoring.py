@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import itertools
 import logging
 import pathlib
 import weakref
@@ -16,14 +17,12 @@ from unisono._src.foundation import errors, library_hooks
 from unisono._src.saving.checkpoint import (
     array_io,
     deferred_restore,
-    graph,
-    restore_order,
+    object_graph,
     restore_values,
     server_values,
-    state_slots,
     worker_meeting,
 )
-from unisono._src.saving.checkpoint.state_slots import StateSlot
+from unisono._src.saving.checkpoint.object_graph import StateSlot
 from unisono._src.saving.format import (
     array_store,
     checkpoint_directory,
@@ -34,6 +33,12 @@ from unisono._src.state import holding, storage
 
 _log = logging.getLogger("unisono")
 _T = TypeVar("_T")
+_restore_numbers = itertools.count(1)
+# Which restore has given an object its value last. Of several restores the one that was
+# called last decides, as in TensorFlow, also if an object appears later and an earlier
+# restore has a value for it, too. For an object, or an attribute of one by its name: a
+# reference to the object, because ids are used again, and the number of the restore.
+_last_restores: dict[tuple[int, str], tuple[weakref.ref[object], int]] = {}
 
 
 @final
@@ -69,7 +74,7 @@ class _Match(NamedTuple):
 # stay as gaps. A gap is closed when its attribute is set (`deferred_restore`), when a
 # library's object is built (`look_again`), or by the next save, sync or question. A
 # later restore of the same names ends it; otherwise both go on, and an object that both
-# have a value for gets that of the later one (`restore_order`).
+# have a value for gets that of the later one (`_is_due`).
 class Restoration:
     """The restore of one checkpoint, which goes on as objects appear.
 
@@ -103,7 +108,7 @@ class Restoration:
     ) -> None:
         # Over until it has begun, so that `__del__` is silent if this fails.
         self.is_over = True
-        self.number = restore_order.next_number()
+        self.number = next(_restore_numbers)
         self.path = path
         self.root = root
         # Open while the objects that exist by now are restored, and None later.
@@ -122,7 +127,7 @@ class Restoration:
         self.gaps: list[_Gap] = []
         # Whether this restore replaces another one, by the number of that.
         self._replaced: dict[int, bool] = {}
-        here = state_slots.fixed_slot(root)
+        here = object_graph.fixed_slot(root)
         try:
             # The root belongs in a gap of its own, without an owner or a name.
             self._bind(here, _Gap(_Owner(None, here), "", 0))
@@ -150,7 +155,7 @@ class Restoration:
         missing: list[_Gap] = []
         bound: set[int] = set()
         seen: set[tuple[int, int]] = set()
-        # Breadth first, as `graph.walk` has numbered the nodes.
+        # Breadth first, as `object_graph.walk` has numbered the nodes.
         queue = collections.deque([(slot, gap)])
         while queue:
             where, at = queue.popleft()
@@ -184,7 +189,7 @@ class Restoration:
             keeper = library_hooks.keeper_of(obj)
             if keeper is not None:
                 keeper.prepare(obj)
-        known = state_slots.child_slots(owner.obj, owner.slot)
+        known = object_graph.child_slots(owner.obj, owner.slot)
         for name, number in node.children.items():
             gap = _Gap(owner, name, number)
             slot = known.get(name) or self._new_slot(owner.obj, name, number)
@@ -198,7 +203,7 @@ class Restoration:
         key, obj = self.manifest.nodes[gap.number].key, slot.get()
         if key is None:
             is_container = isinstance(obj, dict | list)
-            is_node = state_slots.is_state(obj) and state_slots.leaf_kind(obj) is None
+            is_node = object_graph.is_state(obj) and object_graph.leaf_kind(obj) is None
             return is_container or is_node
         entry = self.manifest.entries[key]
         if not restore_values.can_take(entry, obj):
@@ -220,14 +225,14 @@ class Restoration:
             return None
         # The root of a checkpoint, if such values are its state, before the checkpoint.
         for owner in reversed(deferred_restore.owners(obj)):
-            if owner is not obj and hasattr(type(owner), "_checkpoint_children"):
+            if owner is not obj and object_graph.tells_children(owner):
                 continue
             if type(owner) is dict:
                 # Exactly a dict: a subclass may compute or refuse its entries.
                 put = functools.partial(owner.__setitem__, name)
                 return StateSlot(lambda: None, put)
             if deferred_restore.accepts_attribute(owner, name):
-                return state_slots.attribute_slot(owner, name)
+                return object_graph.attribute_slot(owner, name)
             if hasattr(owner, name):
                 # A default of the class; the program will set its own value.
                 break
@@ -257,9 +262,13 @@ class Restoration:
         # `set_state` of a program's object can fail. It comes first, so that nothing
         # else has changed by then.
         here.sort(key=lambda m: m.entry.kind != manifest.STATE)
-        for match in (m for m in here if state_slots.needs_other_threads(m.slot.get())):
+        for match in (
+            m for m in here if object_graph.needs_other_threads(m.slot.get())
+        ):
             restore_values.set_value(match.entry, match.slot, None)
-        at_once = [m for m in here if not state_slots.needs_other_threads(m.slot.get())]
+        at_once = [
+            m for m in here if not object_graph.needs_other_threads(m.slot.get())
+        ]
         with storage.LOCK:
             # All at once: nothing is waited for between two values.
             cells = restore_values.find_cells([m.slot.get() for m in at_once])
@@ -274,7 +283,7 @@ class Restoration:
             objects = [match.slot.get() for match in matches]
             server_values.remember(self.manifest, objects)
         for match in matches:
-            restore_order.note(*_find_place(match), self.number)
+            _note_restored(*_find_place(match), self.number)
         for match in given:
             self._record(match)
 
@@ -283,7 +292,7 @@ class Restoration:
         found: dict[tuple[int, str], _Match] = {}
         for match in matches:
             obj, name = _find_place(match)
-            if restore_order.is_due(obj, name, self.number):
+            if _is_due(obj, name, self.number):
                 found.setdefault((id(obj), name), match)
         return list(found.values())
 
@@ -380,7 +389,7 @@ class Restoration:
             if self.is_over or obj is None or not is_meant:
                 continue
             # The slot is looked up anew: the object below it may be another one now.
-            held = state_slots.child_slots(obj, slot).get(gap.name)
+            held = object_graph.child_slots(obj, slot).get(gap.name)
             if held is None:
                 continue
             # Closed before: setting the attribute must not restore it again, and an
@@ -434,11 +443,11 @@ class Restoration:
 
     def find_unmatched(self) -> list[Any]:
         """Returns the objects that the checkpoint has no value for."""
-        found = graph.walk(self.root)
+        found = object_graph.walk(self.root)
         left = []
         for parent in found:
             # Plain data in a program's own object may be new; that is no mismatch.
-            is_given = not state_slots.is_user_object(parent.obj)
+            is_given = not object_graph.is_user_object(parent.obj)
             for name, number in parent.children.items():
                 child = found[number]
                 if child.kind == manifest.PLAIN:
@@ -562,3 +571,26 @@ def _name_nodes(nodes: tuple[manifest.ObjectNode, ...]) -> dict[int, str]:
                 names[child] = f"{names[at]}.{name}"
                 queue.append(child)
     return names
+
+
+def _is_due(obj: object, name: str, number: int) -> bool:
+    """Whether neither this restore nor a later one has given the value so far.
+
+    Args:
+        obj: the object that has the value.
+        name: the name of the attribute that is the value; "" for the object itself.
+        number: the number of the restore.
+    """
+    known = _last_restores.get((id(obj), name))
+    return known is None or known[0]() is not obj or known[1] < number
+
+
+def _note_restored(obj: object, name: str, number: int) -> None:
+    """Records that a restore has given a value; arguments as for `_is_due`."""
+    key = (id(obj), name)
+    try:
+        # It goes with its object; a list or dict has no references of this kind.
+        reference = weakref.ref(obj, lambda _: _last_restores.pop(key, None))
+    except TypeError:
+        return
+    _last_restores[key] = (reference, number)

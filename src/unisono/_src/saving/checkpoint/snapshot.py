@@ -20,9 +20,8 @@ from unisono._src.foundation import ambient, errors, library_hooks
 from unisono._src.saving.checkpoint import (
     array_io,
     background,
-    graph,
+    object_graph,
     server_values,
-    state_slots,
     worker_meeting,
 )
 from unisono._src.saving.format import (
@@ -114,14 +113,15 @@ def take(
     # A step in another thread would donate, and so delete, the arrays that are read
     # here; the lock keeps it out. It is not held while workers talk, which takes long.
     with leave_scopes(), storage.LOCK:
-        found = graph.walk(root)
+        found = object_graph.walk(root)
     if meeting is not None and meeting.is_joint:
         _check_same_objects(found, meeting)
     with leave_scopes():
         entries |= {
             str(item.key): _make_state_entry(item)
             for item in found
-            if item.kind == manifest.STATE and state_slots.needs_other_threads(item.obj)
+            if item.kind == manifest.STATE
+            and object_graph.needs_other_threads(item.obj)
         }
     with leave_scopes(), storage.LOCK:
         # Servers hold their values of this moment; they are written later.
@@ -157,7 +157,7 @@ def find_mark(obj: Any) -> Callable[[Any], Any] | None:
 
 
 def _check_same_objects(
-    found: list[graph.Found], meeting: worker_meeting.Meeting
+    found: list[object_graph.Found], meeting: worker_meeting.Meeting
 ) -> None:
     """Raises unless all workers have objects of the same names in the same order."""
     keys = [item.key for item in found if item.key is not None]
@@ -174,7 +174,7 @@ def _check_same_objects(
 
 
 def _check_same_copies(
-    found: list[graph.Found],
+    found: list[object_graph.Found],
     entries: dict[str, Entry],
     stored: dict[str, Any],
     meeting: worker_meeting.Meeting,
@@ -258,16 +258,19 @@ def _entries_by_worker(
     }
 
 
-def _make_state_entry(item: graph.Found) -> Entry:
+def _make_state_entry(item: object_graph.Found) -> Entry:
     """Returns the entry of an object that tells its state."""
-    source = state_slots.as_stateful(item.obj)
+    source = object_graph.as_stateful(item.obj)
     assert source is not None
     what = f"The state of {item} ({type(item.obj).__name__})"
     return Entry(manifest.STATE, value=plain_data.encode(source.give(), what))
 
 
 def _make_entry(
-    item: graph.Found, name: str, is_detached: bool, held: server_values.HeldState
+    item: object_graph.Found,
+    name: str,
+    is_detached: bool,
+    held: server_values.HeldState,
 ) -> tuple[Entry, Any]:
     """Returns the entry of an object, and its array if it has one."""
     if item.kind == manifest.PLAIN:
@@ -299,40 +302,36 @@ def _make_entry(
     return Entry(kind, shape, array_types.name(array.dtype), name, impl), array
 
 
-def store(
-    snapshot: Snapshot,
-    target: pathlib.Path,
-    is_step: bool,
-    meeting: worker_meeting.Meeting,
-    then: Callable[[], None],
-) -> None:
-    """Writes, flushes and checks a snapshot, and makes it visible in one step.
+@contextlib.contextmanager
+def share_outcome(
+    snapshot: Snapshot, target: pathlib.Path, meeting: worker_meeting.Meeting
+) -> Iterator[bool]:
+    """Has all workers wait for the block in which the chief writes a snapshot.
 
-    The chief writes; the other workers wait for it.
+    The block gets whether this worker is the chief. In the end the snapshot is
+    released, and the meeting ends.
 
     Args:
         snapshot: the state to write.
         target: the path of the checkpoint.
-        is_step: whether the checkpoint can be the latest of its directory.
-        meeting: the meeting of the workers that save; it ends here.
-        then: called by the chief when the checkpoint is safe.
+        meeting: the meeting of the workers that save.
 
     Raises:
-        SaveError: the checkpoint could not be written; an older one is untouched.
+        SaveError: the chief could not write.
     """
+    is_writer = worker_meeting.is_writer()
     try:
-        if not worker_meeting.is_writer():
-            _wait_for_writer(target, meeting)
-            return
         try:
-            _store_with_retry(snapshot, target, is_step)
-            then()
+            yield is_writer
         except BaseException as error:
             # The error of the chief matters more than one of telling the others.
             with contextlib.suppress(errors.WorkerError):
                 meeting.broadcast_from_chief(str(error) or type(error).__name__)
             raise
-        meeting.broadcast_from_chief("")
+        if is_writer:
+            meeting.broadcast_from_chief("")
+        else:
+            _wait_for_writer(target, meeting)
     finally:
         snapshot.held.release()
         meeting.end()
@@ -348,11 +347,18 @@ def _wait_for_writer(target: pathlib.Path, meeting: worker_meeting.Meeting) -> N
         raise errors.SaveError(f"The chief, worker 0, could not save: {failure}")
 
 
-def _store_with_retry(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
-    """Writes a snapshot, a second time if the program has begun to end meanwhile.
+def write(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
+    """Writes, flushes and checks a snapshot, and makes it visible in one step.
+
+    It does so a second time if the program has begun to end meanwhile.
+
+    Args:
+        snapshot: the state to write.
+        target: the path of the checkpoint.
+        is_step: whether the checkpoint can be the latest of its directory.
 
     Raises:
-        SaveError: it could not be written.
+        SaveError: the checkpoint could not be written; an older one is untouched.
     """
     try:
         _store(snapshot, target, is_step)

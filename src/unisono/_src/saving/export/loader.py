@@ -20,9 +20,9 @@ from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import (
     array_io,
     deferred_restore,
+    object_graph,
     restore_values,
     snapshot,
-    state_slots,
 )
 from unisono._src.saving.export import model_description
 from unisono._src.saving.export.model_description import (
@@ -73,12 +73,12 @@ class LoadedObject(deferred_restore.Noticing):
         self._functions = functions
         self.signatures: dict[str, LoadedSignature] = {}
 
-    def _checkpoint_children(self) -> dict[str, state_slots.StateSlot]:
+    def _checkpoint_children(self) -> dict[str, object_graph.StateSlot]:
         return {
-            name: state_slots.attribute_slot(self, name)
+            name: object_graph.attribute_slot(self, name)
             for name, value in vars(self).items()
-            if name not in ("_functions", "signatures", state_slots.PENDING_ATTRIBUTE)
-            and state_slots.is_state(value)
+            if name not in ("_functions", "signatures", object_graph.PENDING_ATTRIBUTE)
+            and object_graph.is_state(value)
         }
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -15,7 +15,7 @@ from unisono._src.execution import function
 from unisono._src.execution.concrete_function import ConcreteFunction
 from unisono._src.foundation import errors, library_hooks
 from unisono._src.foundation.public_names import publish
-from unisono._src.saving.checkpoint import graph, snapshot, worker_meeting
+from unisono._src.saving.checkpoint import object_graph, snapshot, worker_meeting
 from unisono._src.saving.export import model_description
 from unisono._src.saving.export.function_exporter import (
     FunctionExporter,
@@ -114,7 +114,7 @@ def save(
         with meeting.share_failure():
             # The numbers of this list name the objects from here on: in the variables,
             # the functions and the description.
-            found = graph.walk(obj)
+            found = object_graph.walk(obj)
             _check_root(found[0])
             with contextlib.ExitStack() as stack:
                 variables = _find_variables(found, stack)
@@ -141,7 +141,7 @@ def save(
         meeting.finish()
 
 
-def _check_root(root: graph.Found) -> None:
+def _check_root(root: object_graph.Found) -> None:
     """Raises `ValueError` unless an object is one that `load` can return."""
     is_container = isinstance(root.obj, dict | list | tuple)
     if _is_variable(root) or (root.kind is None and not is_container):
@@ -154,7 +154,7 @@ def _check_root(root: graph.Found) -> None:
 
 
 def _find_variables(
-    found: list[graph.Found], stack: contextlib.ExitStack
+    found: list[object_graph.Found], stack: contextlib.ExitStack
 ) -> dict[int, Variable]:
     """Returns the variables of a model by number, also those of Keras and Flax.
 
@@ -169,12 +169,12 @@ def _find_variables(
     }
 
 
-def _is_variable(found: graph.Found) -> bool:
+def _is_variable(found: object_graph.Found) -> bool:
     return isinstance(found.obj, Variable | library_hooks.Held)
 
 
 def _export_functions(
-    found: list[graph.Found],
+    found: list[object_graph.Found],
     variables: dict[int, Variable],
     signatures: Any,
     options: SaveOptions,
@@ -203,7 +203,7 @@ def _export_functions(
 
 
 def _export_library_models(
-    found: list[graph.Found],
+    found: list[object_graph.Found],
     variables: dict[int, Variable],
     others: list[FunctionExporter],
     options: SaveOptions,
@@ -259,7 +259,7 @@ def _export_library_models(
 
 
 def _list_functions(
-    found: list[graph.Found], signatures: Any, left_out: list[str]
+    found: list[object_graph.Found], signatures: Any, left_out: list[str]
 ) -> Iterator[tuple[int | None, str, Any]]:
     """Yields number of the owner, name and function of each function to export."""
     open_functions = []
@@ -325,7 +325,7 @@ def _class_attributes(obj: Any) -> dict[str, Any]:
     return found
 
 
-def _describe_object(found: graph.Found, variable: Variable | None) -> Item:
+def _describe_object(found: object_graph.Found, variable: Variable | None) -> Item:
     """Returns the description from which `load` makes an object.
 
     Args:

@@ -5,8 +5,8 @@ import os
 import hypothesis
 from hypothesis import strategies as st
 
-from unisono._src.cli.launch import streams
-from unisono._src.cluster import launcher_progress
+from unisono._src.cli.launch import worker_process
+from unisono._src.cluster import launcher_pipes
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=20)
 
@@ -15,7 +15,7 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size
 def test_lines_do_not_depend_on_how_they_are_cut(lines, data):
     whole = "".join(f"{line}\n" for line in lines).encode()
     cuts = data.draw(st.lists(st.integers(0, len(whole)), max_size=5).map(sorted))
-    splitter, found = streams.LineSplitter(), []
+    splitter, found = worker_process.LineSplitter(), []
     for start, end in zip([0, *cuts], [*cuts, len(whole)]):
         found += splitter.feed(whole[start:end])
     assert found + splitter.rest() == lines
@@ -23,7 +23,7 @@ def test_lines_do_not_depend_on_how_they_are_cut(lines, data):
 
 @hypothesis.given(st.binary(max_size=200), st.integers(1, 50))
 def test_any_bytes_are_shown_and_kept_short(data, step):
-    splitter, found = streams.LineSplitter(), []
+    splitter, found = worker_process.LineSplitter(), []
     for i in range(0, len(data), step):
         found += splitter.feed(data[i : i + step])
     found += splitter.rest()
@@ -31,13 +31,13 @@ def test_any_bytes_are_shown_and_kept_short(data, step):
 
 
 def test_a_line_without_end_is_cut():
-    splitter = streams.LineSplitter()
+    splitter = worker_process.LineSplitter()
     lines = [line for _ in range(100) for line in splitter.feed(b"x" * 10_000)]
     assert len(lines) > 10 and max(map(len, lines)) < 80_000
 
 
 def test_a_bar_that_rewrites_its_line_is_one_line():
-    splitter = streams.LineSplitter()
+    splitter = worker_process.LineSplitter()
     for percent in range(100):
         assert splitter.feed(f"\r{percent}%".encode()) == []
         assert len(splitter._partial) < 10
@@ -49,7 +49,7 @@ TRACEBACK = [START, '  File "x", line 1', "ValueError: 1"]
 
 
 def find(*lines):
-    finder = streams.TracebackFinder()
+    finder = worker_process.TracebackFinder()
     for now, line in enumerate(lines):
         finder.add(line, float(now))
     return finder
@@ -73,7 +73,7 @@ def test_a_traceback_that_quotes_another_is_one():
         "unisono.errors.WorkerError: worker 1 failed:",
         *TRACEBACK,
     ]
-    finder = streams.TracebackFinder()
+    finder = worker_process.TracebackFinder()
     for line in lines:
         finder.add(line, 5.0)
     assert list(finder.lines) == lines
@@ -94,13 +94,13 @@ def test_an_error_about_a_peer_is_told_from_one_s_own():
 
 
 def test_progress_is_told_to_the_launcher_and_to_nobody_else(monkeypatch):
-    monkeypatch.delenv(launcher_progress.VARIABLE, raising=False)
-    launcher_progress.report(1)
+    monkeypatch.delenv(launcher_pipes.PROGRESS_VARIABLE, raising=False)
+    launcher_pipes.report(1)
     reader, writer = os.pipe()
-    monkeypatch.setenv(launcher_progress.VARIABLE, str(writer))
-    launcher_progress.report(2, 10)
+    monkeypatch.setenv(launcher_pipes.PROGRESS_VARIABLE, str(writer))
+    launcher_pipes.report(2, 10)
     assert os.read(reader, 100) == b'{"step": 2, "total": 10}\n'
     os.close(reader)
-    launcher_progress.report(3, 10)  # Nobody listens any more.
-    assert launcher_progress.VARIABLE not in os.environ
+    launcher_pipes.report(3, 10)  # Nobody listens any more.
+    assert launcher_pipes.PROGRESS_VARIABLE not in os.environ
     os.close(writer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, final
+from typing import final
 
 from unisono._src.foundation import errors
 from unisono._src.workers import worker_records
@@ -14,11 +14,11 @@ from unisono._src.workers.worker_records import FAILED, LEFT, RUNS, WorkerRecord
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Standpoint:
-    """The worker that judges, and what it knows of itself.
+class FailureDetector:
+    """Judges the other workers by what this one knows of itself.
 
     Attributes:
-        worker: its number.
+        worker: the number of this worker.
         step: the step that it is in.
         find: returns the mark and the label of one of its last steps, by number; see
             `step_history`.
@@ -28,7 +28,7 @@ class Standpoint:
 
     worker: int
     step: int
-    find: Callable[[int], tuple[int, Any] | None]
+    find: Callable[[int], tuple[int, object] | None]
     stall: float
     dead: float
 
@@ -103,7 +103,7 @@ class Standpoint:
     def name_difference(
         self,
         records: Mapping[int, WorkerRecord],
-        differing: Mapping[int, tuple[int, Any, str]],
+        differing: Mapping[int, tuple[int, object, str]],
     ) -> errors.WorkerError | None:
         """Returns the error about the first step in which workers differ.
 

@@ -1,19 +1,24 @@
-"""The state of an object: the values it holds and the objects below it.
+"""The graph of objects below a checkpoint, and the values that they hold.
 
 An object is a *node* with named children, or a *leaf* with a value of its own. A
 `StateSlot` is where a parent holds a child. Values that cannot be changed themselves,
 such as numbers and tuples, are replaced in their slot.
+
+The keys of values are paths of names, as TensorFlow's, so they do not depend on the
+strategy.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import enum
 import random
 import sys
 import types
+import weakref
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import jax
 import numpy as np
@@ -146,7 +151,7 @@ def leaf_kind(obj: Any) -> str | None:
         return manifest.ARRAY
     if plain_data.is_plain(obj):
         return manifest.PLAIN
-    if hasattr(type(obj), "_checkpoint_children"):
+    if tells_children(obj):
         return None
     found = _find_state(obj)
     if found is not None:
@@ -171,9 +176,15 @@ def is_state(obj: Any) -> bool:
 def _is_node(obj: Any) -> bool:
     if isinstance(obj, dict | list | tuple):
         return True
-    if hasattr(type(obj), "_checkpoint_children"):
+    if tells_children(obj):
         return True
     return library_hooks.find_state(obj) is not None or is_user_object(obj)
+
+
+def tells_children(obj: object) -> bool:
+    """Whether an object says itself what its children are."""
+    names = ("_checkpoint_children", "_checkpoint_hidden")
+    return any(hasattr(type(obj), name) for name in names)
 
 
 def is_user_object(obj: Any) -> bool:
@@ -207,25 +218,34 @@ def replace_library_variable(slot: StateSlot) -> StateSlot:
     return fixed_slot(found) if isinstance(found, library_hooks.Held) else slot
 
 
+def _list_dict(given: dict[Any, Any]) -> dict[str, StateSlot]:
+    """Returns the slots of a dict's values, by the names of their keys."""
+    named: dict[str, StateSlot] = {}
+    for key in given:
+        if type(key) not in (str, int):
+            raise TypeError(
+                f"A dict in a checkpoint has the key {key!r} of type "
+                f"{type(key).__name__}; expected strings or integers."
+            )
+        if str(key) in named:
+            raise ValueError(
+                f"A dict in a checkpoint has two keys with the name {str(key)!r}."
+            )
+        named[str(key)] = _item_slot(given, key)
+    return named
+
+
 def _list_child_slots(obj: Any, slot: StateSlot) -> dict[str, StateSlot]:
     """Returns the slots of a node's children, those of library variables unchanged."""
     named: dict[str, StateSlot] = {}
     if isinstance(obj, dict):
-        for key in obj:
-            if type(key) not in (str, int):
-                raise TypeError(
-                    f"A dict in a checkpoint has the key {key!r} of type "
-                    f"{type(key).__name__}; expected strings or integers."
-                )
-            if str(key) in named:
-                raise ValueError(
-                    f"A dict in a checkpoint has two keys with the name {str(key)!r}."
-                )
-            named[str(key)] = _item_slot(obj, key)
+        named = _list_dict(obj)
     elif isinstance(obj, list):
         named = {str(i): _item_slot(obj, i) for i in range(len(obj))}
     elif isinstance(obj, tuple):
         named = {str(i): _tuple_item_slot(slot, i) for i in range(len(obj))}
+    elif hasattr(type(obj), "_checkpoint_hidden"):
+        return _list_rooted(obj)
     elif hasattr(type(obj), "_checkpoint_children"):
         # A protocol between the rooms. It is private, because the public attributes of
         # such objects are named by programs.
@@ -240,6 +260,70 @@ def _list_child_slots(obj: Any, slot: StateSlot) -> dict[str, StateSlot]:
         }
         return {k: p for k, p in named.items() if _is_state_attribute(k, p.get())}
     return {k: p for k, p in named.items() if is_state(p.get())}
+
+
+class RootedNode(Protocol):
+    """A node whose children are its attributes, and the children of a root.
+
+    A checkpoint is one. It is read here, and not asked, so that calls go one way.
+    """
+
+    _checkpoint_hidden: frozenset[str]
+    _root: object
+    _save_counter: Variable | None
+
+
+def find_root(node: RootedNode) -> object:
+    """Returns the root of a node, or None.
+
+    Raises:
+        ReferenceError: it is gone; there was only a weak reference to it.
+    """
+    root = node._root  # noqa: SLF001 - Programs may use any public name.
+    if not isinstance(root, weakref.ref):
+        return root
+    found: object = root()
+    if found is None:
+        raise ReferenceError(
+            "The root of this checkpoint is gone: `Checkpoint(weakref.ref(obj))` "
+            "does not keep it alive. Keep another reference to the object for as "
+            "long as the checkpoint is used, or give `Checkpoint(obj)`."
+        )
+    return found
+
+
+def root_slots(node: RootedNode) -> dict[str, StateSlot]:
+    """Returns the slots of a root's children, by name.
+
+    Raises:
+        ValueError: the root has no children, for it is itself a value or no state.
+    """
+    root = find_root(node)
+    is_node = is_state(root) and leaf_kind(root) is None
+    if not is_node and not isinstance(root, dict | list | tuple):
+        raise ValueError(
+            "`Checkpoint` was expecting root to be a trackable object with state "
+            "in its attributes, such as a module or model; got "
+            f"{root!r} of type {type(root).__name__}. To save a variable or "
+            "iterator, name it: `Checkpoint(v=v)`."
+        )
+    return child_slots(root, fixed_slot(root))
+
+
+def _list_rooted(node: RootedNode) -> dict[str, StateSlot]:
+    """Returns the slots of a root's children and of a node's own, by name."""
+    found: dict[str, StateSlot] = {}
+    # Both are private, because programs name the attributes of a checkpoint.
+    hidden, counter = node._checkpoint_hidden, node._save_counter  # noqa: SLF001
+    if node._root is not None:  # noqa: SLF001
+        # The root's children come first: an attribute of the same name wins.
+        found |= root_slots(node)
+    for name, value in vars(node).items():
+        if name not in hidden and value is not None and is_state(value):
+            found[name] = attribute_slot(node, name)
+    if counter is not None:
+        found["save_counter"] = fixed_slot(counter)
+    return found
 
 
 def _is_state_attribute(name: str, value: Any) -> bool:
@@ -257,3 +341,79 @@ def _as_slots(given: dict[str, Any]) -> dict[str, StateSlot]:
         name: child if isinstance(child, StateSlot) else fixed_slot(child)
         for name, child in given.items()
     }
+
+
+_ATTRIBUTES = {
+    manifest.VARIABLE: "VARIABLE_VALUE",
+    manifest.ARRAY: "ARRAY_VALUE",
+    manifest.PLAIN: "PYTHON_VALUE",
+    manifest.STATE: "PYTHON_STATE",
+}
+OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+
+@final
+@dataclasses.dataclass
+class Found:
+    """One object of the graph.
+
+    Attributes:
+        obj: the object.
+        slot: where its first parent holds it.
+        path: the names from the root to the object.
+        kind: the kind of its value, or None for a node.
+        children: the numbers of its children, by name.
+    """
+
+    obj: Any
+    slot: StateSlot
+    path: tuple[str, ...]
+    kind: str | None
+    children: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def key(self) -> str | None:
+        """The key of its value, the same as TensorFlow's, or None for a node."""
+        if self.kind is None:
+            return None
+        names = [_escape(name) for name in self.path]
+        return "/".join([*names, ".ATTRIBUTES", _ATTRIBUTES[self.kind]])
+
+    def __str__(self) -> str:
+        return ".".join(["(root)", *self.path])
+
+
+def _escape(name: str) -> str:
+    # TensorFlow's escapes, in this order: "/" separates the names of a key, and
+    # ".S" must not come from a dot.
+    return name.replace(".", "..").replace("/", ".S")
+
+
+def walk(root: Any) -> list[Found]:
+    """Returns every object below a root, nearest first, each object once.
+
+    Plain values have no identity: the same number in two places is two values.
+    """
+    slot = replace_library_variable(fixed_slot(root))
+    root = slot.get()
+    found = [Found(root, slot, (), leaf_kind(root))]
+    numbers = {id(root): 0}
+    queue = collections.deque(found)
+    while queue:
+        parent = queue.popleft()
+        if parent.kind is not None:
+            continue
+        for name, slot in child_slots(parent.obj, parent.slot).items():
+            child = slot.get()
+            kind = leaf_kind(child)
+            # An object that is found twice is one node with two parents.
+            known = numbers.get(id(child)) if kind != manifest.PLAIN else None
+            if known is None:
+                known = len(found)
+                made = Found(child, slot, (*parent.path, name), kind)
+                found.append(made)
+                queue.append(made)
+                if kind != manifest.PLAIN:
+                    numbers[id(child)] = known
+            parent.children[name] = known
+    return found

@@ -1,8 +1,9 @@
-"""Carries the launcher's news to its workers: which peers have ended, or are stopped.
+"""The two pipes between a launcher and each of its workers.
 
-Each worker inherits a pipe that the launcher writes to. So a worker learns at once that
-another one is gone, without a port and without a signal (docs/decisions/0023). Where no
-launcher runs there is no news, and workers find out by watching each other.
+By one the launcher tells which peers have ended, or are stopped. So a worker learns at
+once that another one is gone, without a port and without a signal, see
+docs/decisions/0023. Where no launcher runs there is no news, and workers find out by
+watching each other. By the other pipe a worker tells how far it is, and its state.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TypeAlias, final
 
 # The launcher sets it to ``NUMBER:INODE``: the pipe, and what tells it from any other
 # file that has the same number in a process which did not inherit the pipe.
-VARIABLE = "UNISONO_NEWS_FD"
+NEWS_VARIABLE = "UNISONO_NEWS_FD"
 # The launcher sets it to a name of the worker. When the worker has ended, the launcher
 # ends all processes that have inherited it.
 MARK = "UNISONO_WORKER_MARK"
@@ -168,7 +169,7 @@ def name_pipe(descriptor: int) -> str:
 
 def _find_pipe() -> int | None:
     """Returns the pipe that this process has inherited, if it has one."""
-    number, _, inode = os.environ.get(VARIABLE, "").partition(":")
+    number, _, inode = os.environ.get(NEWS_VARIABLE, "").partition(":")
     if not number.isdecimal():
         return None
     try:
@@ -178,3 +179,41 @@ def _find_pipe() -> int | None:
     # A subprocess has the variable, but perhaps another file under this number.
     is_it = stat.S_ISFIFO(found.st_mode) and str(found.st_ino) == inode
     return int(number) if is_it else None
+
+
+# The launcher sets it to the number of a pipe that the worker inherits.
+PROGRESS_VARIABLE = "UNISONO_PROGRESS_FD"
+# The states that a worker tells: it will raise an error when the launcher tells it that
+# a peer has ended; and it does raise such an error now.
+LISTENS, NOTICED = "listens", "noticed"
+
+
+def report(step: int, total: int | None = None) -> None:
+    """Moves the launcher's progress bar; does nothing where no launcher runs.
+
+    The call is cheap and never raises. It skips a launcher that is gone or slow.
+
+    Args:
+        step: how many steps are done.
+        total: how many steps there are in all, if that is known.
+    """
+    _write_line({"step": int(step), "total": total})
+
+
+def tell_state(state: str) -> None:
+    """Tells the launcher `LISTENS` or `NOTICED`; does nothing where none runs."""
+    _write_line({"state": state})
+
+
+def _write_line(told: dict[str, object]) -> None:
+    descriptor = os.environ.get(PROGRESS_VARIABLE, "")
+    if not descriptor.isdecimal():
+        return
+    line = json.dumps(told) + "\n"
+    try:
+        # One write of a short line, which a pipe does not mix with those of others.
+        os.write(int(descriptor), line.encode())
+    except OSError:
+        # The pipe is closed or full, or a forked child inherited only its number. In
+        # each case nobody listens, so later calls do not try again.
+        os.environ.pop(PROGRESS_VARIABLE, None)

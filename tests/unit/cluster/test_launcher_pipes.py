@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from unisono._src.cluster import launcher_news
+from unisono._src.cluster import launcher_pipes
 
 
 @pytest.fixture
@@ -18,12 +18,14 @@ def pipe():
 
 def test_an_end_is_told_to_all_who_listen_before_and_after(pipe, monkeypatch):
     reader, writer = os.dup(pipe[0]), os.dup(pipe[1])
-    monkeypatch.setenv(launcher_news.VARIABLE, launcher_news.name_pipe(reader))
-    news, early, late = launcher_news.News(), [], []
+    monkeypatch.setenv(launcher_pipes.NEWS_VARIABLE, launcher_pipes.name_pipe(reader))
+    news, early, late = launcher_pipes.News(), [], []
     came = threading.Event()
     assert news.listen()
     news.subscribe(lambda ending: (early.append(ending), came.set()))
-    sent = launcher_news.WorkerEnding("worker", 1, "signal SIGKILL", "ValueError: né\n")
+    sent = launcher_pipes.WorkerEnding(
+        "worker", 1, "signal SIGKILL", "ValueError: né\n"
+    )
     line = sent.encode()
     for part in (b"no JSON\n[]\n", line[:7], line[7:]):
         os.write(writer, part)
@@ -34,26 +36,26 @@ def test_an_end_is_told_to_all_who_listen_before_and_after(pipe, monkeypatch):
 
 
 def test_a_pause_is_told_and_is_no_end():
-    news, told = launcher_news.News(), []
+    news, told = launcher_pipes.News(), []
     news.subscribe(told.append)
     for sent in (True, False):
-        news._add(launcher_news.WorkerPause("worker", 1, sent).encode())
+        news._add(launcher_pipes.WorkerPause("worker", 1, sent).encode())
     news.subscribe(told.append)
     assert [pause.is_paused for pause in told] == [True, False] * 2
     assert news.endings == []
 
 
 def test_only_the_end_of_a_long_traceback_is_told():
-    sent = launcher_news.WorkerEnding(
+    sent = launcher_pipes.WorkerEnding(
         "worker", 0, "exit code 1", "x" * 10_000 + "the end"
     )
-    told = launcher_news.WorkerEnding.decode(sent.encode())
+    told = launcher_pipes.WorkerEnding.decode(sent.encode())
     assert told.said.endswith("the end") and len(told.said) == 2000
 
 
 def test_another_file_with_the_pipe_s_number_is_not_read(pipe, monkeypatch):
-    value = launcher_news.name_pipe(pipe[0])
+    value = launcher_pipes.name_pipe(pipe[0])
     number, _, inode = value.partition(":")
     for other in ("", "x", number, f"{number}:{int(inode) + 1}", f"9999:{inode}"):
-        monkeypatch.setenv(launcher_news.VARIABLE, other)
-        assert not launcher_news.News().listen()
+        monkeypatch.setenv(launcher_pipes.NEWS_VARIABLE, other)
+        assert not launcher_pipes.News().listen()
