@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from unisono._src.foundation import errors
-from unisono._src.input.distribution import input_failures, plan_lines, sharding_rule
+from unisono._src.input.distribution import plan_lines, sharding_rule, worker_agreement
 from unisono._src.input.plan import cursors, nodes, seeds, witnesses
 from unisono._src.input.sources import arrays, iterables
 from unisono._src.input.stages import filtering, mixing
@@ -272,7 +272,7 @@ class _Compared(cursors.OfSource):
                 found = self._source.read(count)
         except Exception:
             # The others wait for a note of this worker.
-            self._board.leave(input_failures.report())
+            self._board.leave(worker_agreement.report_failure())
             raise
         self._compare(ledger)
         self._ledger = None
@@ -290,7 +290,7 @@ class _Compared(cursors.OfSource):
         }
         what = "to read a first element of this dataset as well"
         told = _post(self._board, json.dumps(own), what)
-        input_failures.check(told)
+        worker_agreement.check_failures(told)
         read = [json.loads(note) for note in told]
         # Positions that were saved by each worker for itself may lie in different
         # passes over a source, so that numbers of elements mean different things.

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
 
-from unisono._src.input.distribution import input_failures, sharding_rule, steps
+from unisono._src.foundation import errors
+from unisono._src.input.distribution import sharding_rule, steps
 from unisono._src.input.plan import cursors, elements, nodes
 from unisono._src.workers import worker_notes
+
+# The first character of a note that tells of a failure; no JSON begins with it.
+_FAILED = "!"
+# Characters of a traceback that are sent to the others; its end says what went wrong.
+_LARGEST_REPORT = 4000
 
 
 @final
@@ -64,7 +71,7 @@ class Together(cursors.OfSource):
         while len(found) < count:
             own = self._read_own()
             told = self._board.post(_make_note(own[0]) if own else "")
-            input_failures.check(told)
+            check_failures(told)
             if not self._enough(told):
                 break
             # Empty notes are of workers without data.
@@ -81,7 +88,7 @@ class Together(cursors.OfSource):
             return self._source.read(1)
         except Exception:
             # The others wait for a note of this worker, so it tells them first.
-            self._board.post(input_failures.report())
+            self._board.post(report_failure())
             raise
 
     def _make_empty_step(self, told: Sequence[str]) -> steps.Step:
@@ -136,3 +143,24 @@ def _make_empty(shape: list[int], kind: str) -> np.ndarray:
     if shape:
         shape = [0, *shape[1:]]
     return np.full(shape, b"", object) if dtype.kind == "O" else np.zeros(shape, dtype)
+
+
+def report_failure() -> str:
+    """Returns the note about the exception that is being handled."""
+    return _FAILED + traceback.format_exc()[-_LARGEST_REPORT:]
+
+
+def check_failures(told: Sequence[str]) -> None:
+    """Raises if a worker has told that it failed.
+
+    Args:
+        told: the notes of all workers.
+
+    Raises:
+        WorkerFailedError: with the report of that worker.
+    """
+    for worker, note in enumerate(told):
+        if note.startswith(_FAILED):
+            raise errors.WorkerFailedError(
+                f"Worker {worker} failed while it read its input:\n{note[1:]}", worker
+            )
