@@ -20,22 +20,20 @@ from unisono._src.foundation import (
     printable,
 )
 from unisono._src.foundation.public_names import publish
-from unisono._src.input.api import buckets, iterators, saved_dataset
+from unisono._src.input.api import iterators, saved_dataset, transforms
 from unisono._src.input.loaders import dispatch
 from unisono._src.input.plan import elements, nodes, seeds
 from unisono._src.input.sources import arrays
 from unisono._src.input.stages import (
     argument_checks,
     argument_table,
-    asserting,
-    carried_options,
     dataset_options,
+    element_files,
     map_processes,
     mapping,
     mixing,
-    resampling,
     sampling,
-    saved_shards,
+    selecting,
     shuffling,
 )
 
@@ -44,7 +42,7 @@ UNKNOWN_CARDINALITY = nodes.UNKNOWN
 AUTOTUNE = mapping.AUTOTUNE
 
 
-class Dataset(buckets.Groupings["Dataset"]):
+class Dataset(transforms.Transformations["Dataset"]):
     """Describes a stream of elements, which is read when it is iterated.
 
     Each method returns a new dataset and changes nothing. Elements are nested tuples
@@ -420,7 +418,7 @@ class Dataset(buckets.Groupings["Dataset"]):
         shards = saved_dataset.load(
             checked["path"], element_spec, compression, checked["wait"]
         )
-        given = Dataset(saved_shards.Shards(tuple(map(Dataset, shards))))
+        given = Dataset(element_files.Shards(tuple(map(Dataset, shards))))
         if reader_func is not None:
             return Dataset(mixing.plan_of(reader_func(given), "reader_func"))
         if len(shards) == 1:
@@ -500,7 +498,7 @@ class Dataset(buckets.Groupings["Dataset"]):
         """
         argument_table.check("rejection_resample", class_func=class_func, seed=seed)
         return self._derive(
-            resampling.resample(self, class_func, target_dist, initial_dist, seed)
+            sampling.resample(self, class_func, target_dist, initial_dist, seed)
         )
 
     # What can be asked.
@@ -541,7 +539,7 @@ class Dataset(buckets.Groupings["Dataset"]):
         >>> Dataset.range(3).with_options(options).batch(2).options().deterministic
         False
         """
-        return carried_options.options_of(self._node)
+        return dataset_options.options_of(self._node)
 
     def __len__(self) -> int:
         return nodes.known_length(self._node.cardinality)
@@ -683,7 +681,7 @@ def assert_cardinality(expected_cardinality: int) -> Callable[[Dataset], Dataset
 
     def transform(dataset: Dataset) -> Dataset:
         plan = argument_checks.plan(dataset, "dataset")
-        return Dataset(asserting.AssertCardinality(plan, expected))
+        return Dataset(selecting.AssertCardinality(plan, expected))
 
     return transform
 

@@ -29,13 +29,7 @@ from unisono._src.input.distribution import (
 )
 from unisono._src.input.loaders import dispatch, hugging_face
 from unisono._src.input.plan import cursors, elements, nodes
-from unisono._src.input.stages import (
-    carried_options,
-    dataset_options,
-    map_processes,
-    mapping,
-    prefetch,
-)
+from unisono._src.input.stages import dataset_options, map_processes, mapping, prefetch
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
 from unisono._src.workers import watchdog, worker_notes
@@ -408,7 +402,7 @@ class DistributedBatches(DistributedDataset):
                 "`distribute_datasets_from_function`."
             )
         given = dispatch.to_node(dataset)
-        wanted = carried_options.options_of(given)
+        wanted = dataset_options.options_of(given)
         policy = wanted.experimental_distribute.auto_shard_policy
         self._decision = sharding_rule.decide(given, policy)
         self._by_data = self._decision.kind == dataset_options.AutoShardPolicy.DATA
@@ -464,7 +458,7 @@ class DistributedBatches(DistributedDataset):
 
     def _open(self) -> prefetch.Ahead:
         node, wanted = self._node, self._steps_ahead
-        while isinstance(node, (prefetch.Prefetch, carried_options.WithOptions)):
+        while isinstance(node, (prefetch.Prefetch, dataset_options.WithOptions)):
             # One thread reads for both: the `prefetch` at the end of the plan and this.
             if isinstance(node, prefetch.Prefetch):
                 wanted = max(wanted, node.size)
@@ -589,7 +583,7 @@ def _call_dataset_fn(
             f"received {type(made).__name__}."
         )
     node = dispatch.to_node(made)
-    processes = carried_options.options_of(node).worker_processes
+    processes = dataset_options.options_of(node).worker_processes
     return map_processes.run_in_processes(node, processes)
 
 

@@ -17,19 +17,15 @@ from unisono._src.input.sources import arrays
 from unisono._src.input.stages import (
     argument_table,
     batching,
-    cache_files,
-    cache_memory,
-    carried_options,
+    caching,
     dataset_options,
     filtering,
+    grouping,
     mapping,
     mixing,
-    padding,
     prefetch,
-    scanning,
     selecting,
     shuffling,
-    windowing,
 )
 
 # The type that the methods return: `Dataset`, which inherits from this class.
@@ -180,7 +176,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
             "padded_batch", batch_size=batch_size, drop_remainder=drop_remainder
         )
         certain = nodes.tells_spec(self._node)
-        shapes, values = padding.find(
+        shapes, values = batching.find_padding(
             self._node.spec, padded_shapes, padding_values, certain
         )
         return self._derive(
@@ -489,9 +485,9 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         """
         path = argument_table.check("cache", filename=filename)["filename"]
         if path:
-            cache_files.check_name(path)
-            return self._derive(cache_files.FileCache(self._node, path))
-        return self._derive(cache_memory.Cache(self._node, cache_memory.ElementStore()))
+            caching.check_name(path)
+            return self._derive(caching.FileCache(self._node, path))
+        return self._derive(caching.Cache(self._node, caching.ElementStore()))
 
     def enumerate(self, start: SupportsIndex = 0, name: str | None = None) -> _Dataset:
         """Pairs each element with its number, counted from `start`.
@@ -539,7 +535,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
             stride=stride,
             drop_remainder=drop_remainder,
         )
-        node = windowing.Window(
+        node = grouping.Window(
             self._node,
             given["size"],
             given["size"] if shift is None else given["shift"],
@@ -560,6 +556,130 @@ class Transformations(abc.ABC, Generic[_Dataset]):
     def _wrap_window_spec(self, spec: Any) -> Any:
         """Returns the spec of a window of elements of a spec."""
         return elements.map_leaves(lambda s: specs.DatasetSpec(s), spec)
+
+    def group_by_window(
+        self,
+        key_func: Callable[..., Any],
+        reduce_func: Callable[[Any, Any], Any],
+        window_size: SupportsIndex | None = None,
+        window_size_func: Callable[[Any], Any] | None = None,
+        name: str | None = None,
+    ) -> _Dataset:
+        """Groups elements with the same key, and makes a dataset of each group.
+
+        Args:
+            key_func: returns the key of an element, an integer.
+            reduce_func: takes a key and a dataset of elements with that key, and
+                returns a dataset; these datasets are joined.
+            window_size: the number of elements per group. Smaller groups that are
+                left at the end come last, smallest key first.
+            window_size_func: returns the number for a key, instead of `window_size`.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        Raises:
+            TypeError: a function cannot be called.
+            ValueError: not exactly one of the two window sizes is given.
+
+        >>> from unisono.data import Dataset
+        >>> groups = Dataset.range(7).group_by_window(
+        ...     lambda x: x % 2, lambda key, group: group.batch(3), window_size=3
+        ... )
+        >>> [group.tolist() for group in groups]
+        [[0, 2, 4], [1, 3, 5], [6]]
+        """
+        given = argument_table.check(
+            "group_by_window",
+            key_func=key_func,
+            reduce_func=reduce_func,
+            window_size=window_size,
+            window_size_func=window_size_func,
+        )
+        if (window_size is None) == (window_size_func is None):
+            raise ValueError(
+                "Either the `window_size` argument or the `window_size_func` argument "
+                "must be specified."
+            )
+        if window_size_func is None:
+            window_size_func = grouping.Always(given["window_size"])
+        return self._derive(
+            grouping.GroupByWindow(
+                self._node, key_func, reduce_func, window_size_func, self._make_group
+            )
+        )
+
+    def _make_group(self, group: list[Any]) -> Any:
+        return self._derive(arrays.Listed(tuple(group)))
+
+    def bucket_by_sequence_length(
+        self,
+        element_length_func: Callable[..., Any],
+        bucket_boundaries: Sequence[int],
+        bucket_batch_sizes: Sequence[int],
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        pad_to_bucket_boundary: bool = False,
+        no_padding: bool = False,
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> _Dataset:
+        """Pads and stacks elements of similar length into batches.
+
+        Args:
+            element_length_func: returns the length of an element.
+            bucket_boundaries: the lengths at which another bucket begins.
+            bucket_batch_sizes: the elements per batch of each bucket; one number more
+                than there are boundaries.
+            padded_shapes: as in `padded_batch`.
+            padding_values: as in `padded_batch`.
+            pad_to_bucket_boundary: whether axes of unknown size are padded to the
+                longest length of the bucket, instead of that of the batch.
+            no_padding: whether elements are stacked as they are.
+            drop_remainder: whether smaller last batches are dropped.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        Raises:
+            TypeError: an argument has another type.
+            ValueError: the numbers of boundaries and batch sizes do not fit.
+
+        >>> import numpy as np
+        >>> from unisono.data import Dataset
+        >>> rows = Dataset.from_tensor_slices([1, 3, 2, 4]).map(lambda n: np.ones(n))
+        >>> buckets = rows.bucket_by_sequence_length(len, [3], [2, 2])
+        >>> [batch.shape for batch in buckets]
+        [(2, 2), (2, 4)]
+        """
+        given = argument_table.check(
+            "bucket_by_sequence_length",
+            element_length_func=element_length_func,
+            bucket_boundaries=bucket_boundaries,
+            bucket_batch_sizes=bucket_batch_sizes,
+            pad_to_bucket_boundary=pad_to_bucket_boundary,
+            no_padding=no_padding,
+            drop_remainder=drop_remainder,
+        )
+        node = self._node
+        buckets = grouping.Buckets(
+            element_length_func,
+            given["bucket_boundaries"],
+            given["bucket_batch_sizes"],
+            given["pad_to_bucket_boundary"],
+            given["drop_remainder"],
+            self._derive,
+        )
+        spec = node.spec
+        if not given["no_padding"]:
+            certain = nodes.tells_spec(node)
+            found = batching.find_padding(spec, padded_shapes, padding_values, certain)
+            buckets.padding, spec = found, found[0]
+        made = grouping.GroupByWindow(
+            node,
+            buckets.key,
+            buckets.batch,
+            buckets.size,
+            self._make_group,
+            batching.batched_spec(spec, None),
+        )
+        return self._derive(made)
 
     def take_while(
         self, predicate: Callable[..., Any], name: str | None = None
@@ -598,7 +718,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         """
         argument_table.check("scan", scan_func=scan_func)
         initial = elements.convert(initial_state)
-        return self._derive(scanning.Scan(self._node, initial, scan_func))
+        return self._derive(mapping.Scan(self._node, initial, scan_func))
 
     def unique(self, name: str | None = None) -> _Dataset:
         """Leaves out each element that came before.
@@ -668,7 +788,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
             )
         # A copy: later changes by the user must not reach this dataset.
         return self._derive(
-            carried_options.WithOptions(
+            dataset_options.WithOptions(
                 self._node, dataset_options.Options().merged(options)
             )
         )

@@ -7,10 +7,9 @@ from typing import Any
 from unisono._src.input.description.plan_text import count_words
 from unisono._src.input.plan import elements, nodes
 from unisono._src.input.stages import (
-    asserting,
     batching,
-    cache_memory,
-    carried_options,
+    caching,
+    dataset_options,
     mapping,
     prefetch,
     selecting,
@@ -20,10 +19,10 @@ from unisono._src.input.stages import (
 # The nodes that give every element that they read, once in a pass.
 _GIVE_ALL = (
     prefetch.Prefetch,
-    carried_options.WithOptions,
+    dataset_options.WithOptions,
     batching.Opaque,
-    asserting.AssertCardinality,
-    cache_memory.Cache,
+    selecting.AssertCardinality,
+    caching.Cache,
     shuffling.Shuffle,
 )
 

@@ -9,7 +9,7 @@ from unisono._src.input.plan import elements, nodes
 from unisono._src.input.sources import arrays
 from unisono._src.input.stages import (
     batching,
-    carried_options,
+    dataset_options,
     mixing,
     prefetch,
     selecting,
@@ -33,7 +33,7 @@ _CHEAP = (
     mixing.Zip,
     mixing.Concatenate,
     prefetch.Prefetch,
-    carried_options.WithOptions,
+    dataset_options.WithOptions,
     batching.Opaque,
 )
 

@@ -22,20 +22,19 @@ from unisono._src.input.loaders import hugging_face
 from unisono._src.input.plan import elements, nodes, witnesses
 from unisono._src.input.sources import arrays, iterables
 from unisono._src.input.stages import (
-    cache_files,
-    cache_memory,
-    carried_options,
+    caching,
+    dataset_options,
+    element_files,
     file_listing,
     prefetch,
-    saved_shards,
 )
 
 # What they do does not change which elements come, nor their order.
 _LEFT_OUT = (
     prefetch.Prefetch,
-    carried_options.WithOptions,
-    cache_memory.Cache,
-    cache_files.FileCache,
+    dataset_options.WithOptions,
+    caching.Cache,
+    caching.FileCache,
 )
 # The same of fields: how many threads or processes run a function, and the state of
 # random orders, which workers share. And what a source holds, which has its own lines.
@@ -118,9 +117,9 @@ def _describe_contents(node: nodes.Node) -> Iterator[str]:
     """Yields lines about what a source holds; of large arrays, about a part."""
     if isinstance(node, file_listing.FILES):
         yield from _describe_texts(node.files, "file")
-    elif isinstance(node, saved_shards.SavedShard):
+    elif isinstance(node, element_files.SavedShard):
         yield f"file: {os.path.basename(node.path)!r}"
-    elif isinstance(node, saved_shards.Shards):
+    elif isinstance(node, element_files.Shards):
         names = file_listing.names_of(node)
         yield from _describe_texts(names.names if names else (), "file")
     elif isinstance(node, arrays.Slices):

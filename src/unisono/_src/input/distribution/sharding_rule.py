@@ -12,20 +12,17 @@ from unisono._src.execution import specs
 from unisono._src.foundation import errors
 from unisono._src.input.plan import elements, nodes
 from unisono._src.input.stages import (
-    asserting,
     batching,
-    cache_files,
-    cache_memory,
-    carried_options,
+    caching,
     dataset_options,
     file_listing,
     filtering,
+    grouping,
     mapping,
     mixing,
     prefetch,
     selecting,
     shuffling,
-    windowing,
 )
 
 _log = logging.getLogger("unisono")
@@ -43,10 +40,10 @@ _SEES_THROUGH = (
     selecting.Repeat,
     shuffling.Shuffle,
     prefetch.Prefetch,
-    cache_memory.Cache,
-    carried_options.WithOptions,
-    asserting.AssertCardinality,
-    cache_files.FileCache,
+    caching.Cache,
+    dataset_options.WithOptions,
+    selecting.AssertCardinality,
+    caching.FileCache,
 )
 # The nodes behind which the files of their source can still be dealt to workers.
 _FILES_SEEN_THROUGH = (
@@ -55,7 +52,7 @@ _FILES_SEEN_THROUGH = (
     batching.Batching,
     batching.Rebatch,
     batching.Unbatch,
-    windowing.Window,
+    grouping.Window,
     batching.Opaque,
     mixing.Interleave,
 )

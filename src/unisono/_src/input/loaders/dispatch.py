@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from unisono._src.input.loaders import grain, hugging_face, keras, torch
+from unisono._src.input.loaders import hugging_face, keras, torch
 from unisono._src.input.plan import elements, loader_structures, nodes
-from unisono._src.input.sources import arrays, iterables
+from unisono._src.input.sources import arrays, grain_sources, iterables
 
 
 def to_node(loader: Any) -> nodes.Node:
@@ -81,7 +81,7 @@ def _types_of(leaves: list[Any]) -> str:
 # Each returns None for what it does not know. Arrays come last: loaders may look like
 # mappings or arrays.
 _CONVERTERS = (
-    grain.to_node,
+    grain_sources.to_node,
     torch.to_node,
     hugging_face.to_node,
     keras.to_node,

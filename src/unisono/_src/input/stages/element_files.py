@@ -12,6 +12,9 @@ The number of the chunk at the end is the number of elements. Nothing is ever pi
 
 from __future__ import annotations
 
+import collections
+import dataclasses
+import functools
 import gzip
 import itertools
 import json
@@ -19,14 +22,92 @@ import math
 import os
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO, NoReturn, final
 
 import numpy as np
 
-from unisono._src.foundation import errors
-from unisono._src.input.plan import cursors, elements, structure_json
-from unisono._src.input.sources import crc32c, files
+from unisono._src.execution import specs
+from unisono._src.foundation import errors, nest, printable
+from unisono._src.input.plan import cursors, elements, nodes
+from unisono._src.input.sources import arrays, files
+
+
+def layout(element: Any, leaf: Callable[[Any], Any] = lambda _: None) -> Any:
+    """Returns the structure of an element, with `leaf(x)` in place of each leaf.
+
+    >>> layout({"a": 1, "b": (2, 3)})
+    {'dict': [['a', None], ['b', {'tuple': [None, None]}]]}
+    """
+    if element is None:
+        return {"none": True}
+    if not elements.is_structure(element):
+        return leaf(element)
+    # Pairs, not an object: JSON would make text of keys that are numbers.
+    if isinstance(element, Mapping):
+        return {"dict": [[k, layout(v, leaf)] for k, v in element.items()]}
+    parts = [layout(v, leaf) for v in nest.children(element)]
+    if hasattr(element, "_fields"):
+        names = [type(element).__name__, *element._fields]
+        return {"tuple": parts, "names": names}
+    return {"tuple": parts}
+
+
+def fill(made: Any, leaf: Callable[[Any], Any]) -> Any:
+    """Returns the structure that `layout` described, with `leaf(x)` for each leaf.
+
+    >>> fill({"dict": [["a", 1], ["b", {"tuple": [2]}]]}, lambda n: n * 10)
+    {'a': 10, 'b': (20,)}
+    """
+    if not isinstance(made, dict) or not made.keys() & {"none", "dict", "tuple"}:
+        return leaf(made)
+    if "none" in made:
+        return None
+    if "dict" in made:
+        like = dict(made["dict"])
+        return nest.rebuild(like, [fill(v, leaf) for v in nest.children(like)])
+    parts = [fill(v, leaf) for v in made["tuple"]]
+    return (
+        _named_tuple_type(*made["names"])(*parts) if "names" in made else tuple(parts)
+    )
+
+
+# Cached, so that equal names give the same type: elements of one dataset must agree.
+@functools.cache
+def _named_tuple_type(name: str, *fields: str) -> Any:
+    return collections.namedtuple(name, fields)
+
+
+def spec_to_json(spec: Any) -> Any:
+    """Returns the specs of an element as JSON data.
+
+    Raises:
+        TypeError: one of them does not describe an array.
+    """
+
+    def convert_leaf(s: Any) -> Any:
+        if not isinstance(s, specs.TensorSpec):
+            raise TypeError(
+                f"Only arrays can be written, and the dataset has {s}. Make arrays "
+                "of it with map."
+            )
+        shape = s.shape.dims
+        return {
+            "shape": shape,
+            "dtype": "string" if s.dtype.kind == "O" else s.dtype.name,
+        }
+
+    return layout(spec, convert_leaf)
+
+
+def spec_from_json(made: Any) -> Any:
+    """Returns the specs that `from_spec` made JSON data of."""
+    return fill(made, lambda s: specs.TensorSpec(s["shape"], _dtype(s["dtype"])))
+
+
+def _dtype(name: str) -> Any:
+    return object if name == "string" else np.dtype(name)
+
 
 _MAGIC = b"unisono-cache-3\n"
 # How files of earlier releases begin, which had no checksums.
@@ -74,7 +155,7 @@ def _describe(array: np.ndarray) -> tuple[list[Any], list[_Piece]]:
 def _encode(element: Any) -> list[_Piece]:
     """Returns the contents of a chunk, in pieces."""
     found = [_describe(elements.as_array(x)) for x in elements.leaves(element)]
-    structure = structure_json.layout(element)
+    structure = layout(element)
     head = json.dumps({"structure": structure, "arrays": [d for d, _ in found]})
     made: list[_Piece] = [f"{head}{' ' * _pad(len(head) + 1)}\n".encode()]
     for piece in itertools.chain.from_iterable(pieces for _, pieces in found):
@@ -158,10 +239,10 @@ class ElementWriter:
 
     def _write_chunk(self, mark: bytes, pieces: list[_Piece]) -> None:
         head = _HEAD.pack(mark, self._count, sum(map(len, pieces)))
-        self._file.write(head + _SUM.pack(crc32c.checksum(head)))
+        self._file.write(head + _SUM.pack(files.checksum(head)))
         for piece in pieces:
             self._file.write(piece)
-        self._file.write(_SUM.pack(crc32c.checksum(*pieces)))
+        self._file.write(_SUM.pack(files.checksum(*pieces)))
 
     def finish(self) -> None:
         """Writes the mark of the end, and closes the file."""
@@ -254,7 +335,7 @@ class ElementReader(cursors.Cursor):
         mark, number, length = self._read_head(file)
         contents = self._read_exactly(file, length)
         (told,) = _SUM.unpack(self._read_exactly(file, _SUM.size).data)
-        if told != crc32c.checksum(contents):
+        if told != files.checksum(contents):
             raise ValueError("its checksum does not match its contents")
         if number != self._next:
             raise ValueError(f"element {number} stands there")
@@ -267,7 +348,7 @@ class ElementReader(cursors.Cursor):
         parts = _Contents(contents)
         arrays = list(parts.arrays())
         each = iter(arrays)
-        element = structure_json.fill(parts.head["structure"], lambda _: next(each))
+        element = fill(parts.head["structure"], lambda _: next(each))
         if len(list(elements.leaves(element))) != len(arrays):
             raise ValueError("its structure and its arrays do not fit")
         # Only with named tuples: the file keeps
@@ -283,7 +364,7 @@ class ElementReader(cursors.Cursor):
         if len(whole) < _HEAD.size + _SUM.size:
             raise EOFError("the file ends within it")
         head, (told,) = whole[: _HEAD.size], _SUM.unpack(whole[_HEAD.size :])
-        if told != crc32c.checksum(head):
+        if told != files.checksum(head):
             raise ValueError("the checksum of its header does not match")
         mark, number, length = _HEAD.unpack(head)
         if mark not in (_ELEMENT, _END):
@@ -338,3 +419,55 @@ class ElementReader(cursors.Cursor):
 
     def __del__(self) -> None:
         self.close()
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class SavedShard(nodes.Node):
+    """The elements of one file of a saved dataset.
+
+    Attributes:
+        path: the file.
+        compression: None or "GZIP".
+        count: how many elements the file has.
+        signature: the spec of an element.
+    """
+
+    path: str
+    compression: str | None
+    count: int
+    signature: Any
+
+    def cursor(self) -> cursors.Cursor:
+        """Returns a cursor that reads the file.
+
+        Raises:
+            NotFoundError: the file was replaced since the dataset was loaded.
+        """
+        if not os.path.exists(self.path):
+            raise errors.NotFoundError(
+                f"{self.path} is gone: the dataset was saved again since it was "
+                "loaded. Load it again."
+            )
+        return ElementReader(
+            self.path,
+            self.compression,
+            lambda: self.signature,
+            advice="Save the dataset again.",
+        )
+
+    @property
+    def cardinality(self) -> int:
+        """Returns how many elements the file has."""
+        return self.count
+
+    def _spec(self) -> Any:
+        return self.signature
+
+    def __str__(self) -> str:
+        return f"Saved({printable.escape(str(self.path))})"
+
+
+@final
+class Shards(arrays.Listed):
+    """A dataset of datasets, one for each file."""

@@ -1,16 +1,17 @@
-"""`group_by_window`: makes a dataset of each group of elements with the same key."""
+"""Makes datasets of groups of elements: those of one key, or neighbours."""
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
 
 from unisono._src.foundation import errors
-from unisono._src.input.plan import cursors, nodes, seeds
-from unisono._src.input.stages import mapping, mixing
+from unisono._src.input.plan import cursors, elements, nodes, seeds
+from unisono._src.input.stages import argument_checks, batching, mapping, mixing
 
 # The number of an element in the source, and the element.
 _Entry = tuple[int, Any]
@@ -214,3 +215,182 @@ class GroupByWindow(nodes.Unary, nodes.Disturbed):
         if self.told is not None:
             return self.told
         return mapping.mapped_spec(lambda e: self.make_plan(0, [e]).spec, self.parent)
+
+
+@final
+class _Windows(cursors.Cursor):
+    """Reads runs of elements, and makes a window of each."""
+
+    def __init__(self, source: cursors.Cursor, node: Window) -> None:
+        self._node = node
+        self._trail = cursors.Trail(source, 64)
+        self._source = source
+        # The elements that were read and belong to the next windows, and the number of
+        # the first of them.
+        self._pending: list[Any] = []
+        self._base = 0
+
+    def read(self, count: int) -> list[Any]:
+        node = self._node
+        found: list[Any] = []
+        # From the first to the last element of a
+        # window, with those that the stride skips.
+        span = (node.size - 1) * node.stride + 1
+        while len(found) < count:
+            missing = span - len(self._pending)
+            if missing > 0:
+                self._pending.extend(self._trail.read(missing))
+            run = self._pending[: span : node.stride]
+            if not run or (node.drop and len(run) < node.size):
+                break
+            found.append(node.wrap(run))
+            self._drop(node.shift)
+        return found
+
+    def _drop(self, shift: int) -> None:
+        """Moves on by `shift` elements, some of which may not have been read yet."""
+        if shift > len(self._pending):
+            self._trail.read(shift - len(self._pending))
+        del self._pending[:shift]
+        self._base += shift
+        self._trail.forget_before(min(self._base, self._trail.read_so_far))
+
+    def get_state(self) -> dict[str, Any]:
+        start = self._trail.read_so_far - len(self._pending)
+        return {"trail": self._trail.position_before(start)}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._pending = []
+        self._trail.return_to(state["trail"])
+        self._base = self._trail.read_so_far
+
+    def close(self) -> None:
+        self._source.close()
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Window(nodes.Unary):
+    """Nested datasets of neighbouring elements.
+
+    Attributes:
+        size: the number of elements per window.
+        shift: the distance between the beginnings of windows.
+        stride: the distance between the elements of a window.
+        drop: whether windows that are too short are dropped.
+        wrap: makes a window of a list of elements.
+        wrap_spec: makes the spec of a window of the spec of an element.
+    """
+
+    size: int
+    shift: int
+    stride: int
+    drop: bool
+    wrap: Callable[[list[Any]], Any]
+    wrap_spec: Callable[[Any], Any]
+    samples_spec = True
+
+    def cursor(self) -> cursors.Cursor:
+        """Returns a cursor that reads window after window."""
+        return _Windows(self.parent.cursor(), self)
+
+    def _spec(self) -> Any:
+        return self.wrap_spec(self.parent.spec)
+
+    def example(self) -> Any:
+        """Returns a window of one element."""
+        return self.wrap([self.parent.example()])
+
+    @property
+    def cardinality(self) -> int:
+        """Returns how many windows there are, as far as the plan tells."""
+        inner = self.parent.cardinality
+        if inner <= 0:
+            return inner
+        if self.drop:
+            span = (self.size - 1) * self.stride + 1
+            return max(0, (inner - span) // self.shift + 1)
+        return -(-inner // self.shift)
+
+    def __str__(self) -> str:
+        return f"Window({self.size})"
+
+
+@final
+class Always:
+    """A function that returns one number; a class, so that it can be pickled."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __call__(self, _: Any) -> int:
+        return self._number
+
+    def __str__(self) -> str:
+        return f"always {self._number}"
+
+
+@final
+class Buckets:
+    """Finds the bucket of an element, and makes a batch of a full bucket."""
+
+    def __init__(
+        self,
+        length: Callable[..., Any],
+        edges: Sequence[int],
+        sizes: Sequence[int],
+        to_edge: bool,
+        drop: bool,
+        derive: Callable[[nodes.Node], Any],
+    ) -> None:
+        if len(sizes) != len(edges) + 1:
+            raise ValueError(
+                "`len(bucket_batch_sizes)` must equal `len(bucket_boundaries) + 1` but "
+                f"`len(bucket_batch_sizes)={len(sizes)}` and "
+                f"`len(bucket_boundaries)={len(edges)}`."
+            )
+        self._length, self._edges, self._sizes = length, edges, sizes
+        self._to_edge, self._drop, self._derive = to_edge, drop, derive
+        # Shapes and values, unless elements are stacked as they are.
+        self.padding: tuple[Any, Any] | None = None
+
+    def key(self, *parts: Any) -> int:
+        """Returns the bucket of an element.
+
+        Raises:
+            InvalidArgumentError: it is too long to be padded to a boundary.
+        """
+        length = integer_of(self._length(*parts), "element_length_func")
+        # A length that equals a boundary belongs to
+        # the bucket behind it, as in TensorFlow.
+        bucket = bisect.bisect_right(self._edges, length)
+        if self._to_edge and bucket == len(self._edges):
+            raise errors.InvalidArgumentError(
+                "When pad_to_bucket_boundary=True, elements must have length < "
+                f"max(bucket_boundaries): there is one of length {length}."
+            )
+        return bucket
+
+    def size(self, bucket: Any) -> int:
+        """Returns how many elements of a bucket make a batch."""
+        return int(self._sizes[bucket])
+
+    def batch(self, bucket: Any, group: Any) -> Any:
+        """Returns a dataset of one batch, made of the elements of a bucket."""
+        size = self._sizes[bucket]
+        if self.padding is None:
+            return group.batch(size, self._drop)
+        shapes, values = self.padding
+        if self._to_edge:
+            # A bucket holds lengths below its boundary.
+            longest = self._edges[bucket] - 1
+            shapes = elements.map_leaves(lambda s: _fill_sizes(s, longest), shapes)
+        plan = argument_checks.plan(group, "group")
+        return self._derive(
+            batching.PaddedBatch(plan, size, self._drop, shapes, values)
+        )
+
+
+def _fill_sizes(spec: Any, size: int) -> Any:
+    """Returns the padded shape with every size that is not fixed set to `size`."""
+    return type(spec)([size if n is None else n for n in spec.shape], spec.dtype)

@@ -10,7 +10,7 @@ from multiprocessing import reduction
 from typing import Any, final
 
 from unisono._src.input.plan import cursors, elements, nodes
-from unisono._src.input.sources import columnar
+from unisono._src.input.sources import grain_sources
 from unisono._src.input.stages import mapping, selecting
 
 
@@ -101,7 +101,7 @@ class Raised:
 
 
 @final
-class _Sent(columnar.OfGrain):
+class _Sent(grain_sources.OfGrain):
     """Reads the elements that worker processes send, and what they raised."""
 
     def read(self, count: int) -> list[Any]:
@@ -161,7 +161,7 @@ class InProcesses(cursors.Cursor):
             import grain
 
             # Grain reads absl's flags, which a program without absl never parses.
-            columnar.allow_flags()
+            grain_sources.allow_flags()
             if self._begin is None:
                 source = self._node.parent.cursor()
                 self._begin = source.get_state()

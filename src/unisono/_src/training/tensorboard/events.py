@@ -12,7 +12,7 @@ import time
 from typing import Any, final
 
 from unisono._src.foundation import messages
-from unisono._src.input.sources import tfrecord_writer
+from unisono._src.input.sources import files
 
 # Numbers the files of this process: two may be made in the same second.
 _numbers = itertools.count()
@@ -61,7 +61,7 @@ class EventFile:
         name = f"events.out.tfevents.{made}.{next(_numbers)}{suffix}"
         # Reentrant: `write` holds it when it calls `flush`.
         self._lock = threading.RLock()
-        self._file = tfrecord_writer.TFRecordWriter(folder / name)
+        self._file = files.TFRecordWriter(folder / name)
         self._most, self._seconds = most, seconds
         self._waiting, self._flushed = 0, time.monotonic()
         # TensorBoard expects this as the first record.
