@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 from collections.abc import Sequence
-from typing import Any, final
+from typing import final
 
-from unisono._src.foundation import html_rows
+from unisono._src.foundation import tables
 from unisono._src.input.description import counts, plan_text
 from unisono._src.input.description.plan_text import count_words
 from unisono._src.input.plan import nodes
@@ -52,7 +51,7 @@ class InputRow:
 
 @final
 @dataclasses.dataclass(frozen=True)
-class InputDescription:
+class InputDescription(tables.ShownAsTable):
     """Says which worker reads what of a dataset; prints and shows as a table.
 
     Attributes:
@@ -88,34 +87,10 @@ class InputDescription:
             reads += f"; and {more} more"
         return f"Input {self.pipeline}: {reads}. {self.rule} {self.remainder}"
 
-    @property
-    def table(self) -> Any:
-        """Returns a `rich.table.Table` with one line per worker."""
-        import rich.table
-
-        table = rich.table.Table(title=f"Input: {self.pipeline}")
-        for head in _HEADS:
-            table.add_column(head)
-        for r in self.rows:
-            table.add_row(*r.texts)
-        table.caption = f"{self.rule} {self.remainder}"
-        return table
-
-    def _repr_html_(self) -> str:
-        body = "".join(html_rows.row("td", r.texts) for r in self.rows)
-        return (
-            f"<table><caption>Input: {html.escape(self.pipeline)}</caption>"
-            f"<thead>{html_rows.row('th', _HEADS)}</thead><tbody>{body}</tbody></table>"
-            f"<p>{html.escape(f'{self.rule} {self.remainder}')}</p>"
-        )
-
-    def __str__(self) -> str:
-        import rich.console
-
-        console = rich.console.Console(width=100, color_system=None)
-        with console.capture() as captured:
-            console.print(self.table)
-        return captured.get()
+    def _table(self) -> tables.Table:
+        texts = [r.texts for r in self.rows]
+        note = f"{self.rule} {self.remainder}"
+        return tables.Table(f"Input: {self.pipeline}", _HEADS, texts, note=note)
 
 
 def count_text(cardinality: int, what: str) -> str:
