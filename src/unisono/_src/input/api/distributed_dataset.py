@@ -16,7 +16,7 @@ from unisono._src.foundation import ambient, errors, host_numbers
 from unisono._src.foundation.process_bound import ProcessBound
 from unisono._src.foundation.public_names import publish
 from unisono._src.input.api import iterators
-from unisono._src.input.description import batch_table, function_table, report
+from unisono._src.input.description import descriptions, report
 from unisono._src.input.distribution import (
     cheap_plans,
     dataset_functions,
@@ -454,7 +454,7 @@ class DistributedBatches(DistributedDataset):
 
     def describe(self) -> report.InputDescription:
         """Returns a table of who reads what, how it is split, and what is left."""
-        return batch_table.describe_batches(self._given, self._decision, self._share)
+        return descriptions.describe_batches(self._given, self._decision, self._share)
 
     def _open(self) -> prefetch.Ahead:
         node, wanted = self._node, self._steps_ahead
@@ -550,7 +550,7 @@ class DistributedDatasetsFromFunction(DistributedDataset):
     def _describe(self, look: bool) -> report.InputDescription:
         """Does what `describe` does; reads an element only if `look` is True."""
         given, share = self._plans, self._share
-        return function_table.describe_elements(given, share, self._drops, look)
+        return descriptions.describe_elements(given, share, self._drops, look)
 
     def _open(self) -> prefetch.Ahead:
         missing = functools.partial(

@@ -139,10 +139,7 @@ def _parse_note(note: str) -> list[Any]:
 
 def _make_empty(shape: list[int], kind: str) -> np.ndarray:
     """Returns an array of no rows."""
-    dtype = np.dtype(kind)
-    if shape:
-        shape = [0, *shape[1:]]
-    return np.full(shape, b"", object) if dtype.kind == "O" else np.zeros(shape, dtype)
+    return elements.blank([0, *shape[1:]] if shape else [], np.dtype(kind))
 
 
 def report_failure() -> str:

@@ -418,6 +418,13 @@ def _check_column(column: list[Any]) -> None:
         )
 
 
+def blank(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
+    """Returns an array of zeros, or of empty texts."""
+    if dtype.kind == "O":
+        return np.full(shape, b"", object)
+    return np.zeros(shape, dtype)
+
+
 def freeze(x: Any) -> Any:
     """Returns a read-only view of an array."""
     if not isinstance(x, np.ndarray):

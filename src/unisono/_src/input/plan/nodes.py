@@ -233,29 +233,27 @@ def rewrite(node: Node, change: Callable[[Node], Node | None]) -> Node:
         node: the end of the plan.
         change: returns the replacement of a node, or None to keep it.
     """
-    fields: dict[str, Any] = {}
-    for field in dataclasses.fields(node):
-        value = getattr(node, field.name)
-        if isinstance(value, Node):
-            fields[field.name] = rewrite(value, change)
-        elif isinstance(value, tuple) and value and isinstance(value[0], Node):
-            fields[field.name] = tuple(rewrite(v, change) for v in value)
-    if any(getattr(node, k) is not v for k, v in fields.items()):
-        # A tuple is always rebuilt, so its nodes are compared one by one. A node that
-        # has not changed stays the same object, and keeps the spec that it has found.
-        changed = any(
-            a is not b
-            for k, v in fields.items()
-            for a, b in _pairs(getattr(node, k), v)
-        )
-        node = dataclasses.replace(node, **fields) if changed else node
+    node = change_parents(node, lambda parent: rewrite(parent, change))
     replacement = change(node)
     return node if replacement is None else replacement
 
 
-def _pairs(old: Any, new: Any) -> Any:
-    """Returns the old and new nodes of a field, which holds one or a tuple of them."""
-    return zip(old, new, strict=True) if isinstance(old, tuple) else [(old, new)]
+def change_parents(node: Node, change: Callable[[Node], Node]) -> Node:
+    """Returns a node whose parents `change` has replaced.
+
+    A node whose parents stay is returned itself, with the spec that it has found.
+    """
+    made = {id(parent): change(parent) for parent in node.parents}
+    if all(made[id(parent)] is parent for parent in node.parents):
+        return node
+    fields: dict[str, Node | tuple[Node, ...]] = {}
+    for field in dataclasses.fields(node):
+        value = getattr(node, field.name)
+        if isinstance(value, Node):
+            fields[field.name] = made[id(value)]
+        elif isinstance(value, tuple) and value and isinstance(value[0], Node):
+            fields[field.name] = tuple(made[id(parent)] for parent in value)
+    return dataclasses.replace(node, **fields)
 
 
 def shortest_cardinality(cardinalities: list[int]) -> int:
@@ -312,15 +310,18 @@ def _skip_disturbance(node: Node) -> Node | None:
     return node.parents[0] if node.keeps_spec else None
 
 
-def zeros(spec: Any) -> Any:
-    """Returns an element of zeros that fits a spec; unknown sizes are 1."""
+def zeros(spec: Any, unknown: int = 1) -> Any:
+    """Returns an element of zeros that fits a spec.
 
-    def make_leaf(s: Any) -> np.ndarray:
-        # Not 0: a user's function is called with this element to find its result's
-        # spec, and many, such as a maximum, do not work on nothing.
-        shape = [1 if size is None else size for size in s.shape or ()]
-        if s.dtype.kind == "O":
-            return np.full(shape, b"", object)
-        return np.zeros(shape, s.dtype)
-
-    return elements.map_leaves(make_leaf, spec)
+    Args:
+        spec: the spec.
+        unknown: the size of an axis whose size the spec leaves open. Not 0 where a
+            user's function is called with the element to find its result's spec:
+            many, such as a maximum, do not work on nothing.
+    """
+    return elements.map_leaves(
+        lambda s: elements.blank(
+            [unknown if size is None else size for size in s.shape or ()], s.dtype
+        ),
+        spec,
+    )
