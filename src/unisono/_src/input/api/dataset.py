@@ -69,7 +69,7 @@ class Dataset(transforms.Transformations["Dataset"]):
     # Sources.
 
     @staticmethod
-    def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
+    def from_tensors(tensors: object, name: str | None = None) -> Dataset:
         """Returns a dataset with one element.
 
         >>> [x.tolist() for x in Dataset.from_tensors([1, 2])]
@@ -78,7 +78,7 @@ class Dataset(transforms.Transformations["Dataset"]):
         return Dataset(arrays.Tensors(elements.convert(tensors)))
 
     @staticmethod
-    def from_tensor_slices(tensors: Any, name: str | None = None) -> Dataset:
+    def from_tensor_slices(tensors: object, name: str | None = None) -> Dataset:
         """Returns a dataset with one element for each row of the arrays.
 
         The arrays are not copied: do not change them while the dataset is in use.
@@ -97,10 +97,10 @@ class Dataset(transforms.Transformations["Dataset"]):
     @staticmethod
     def from_generator(
         generator: Callable[..., Any],
-        output_types: Any = None,
-        output_shapes: Any = None,
+        output_types: object = None,
+        output_shapes: object = None,
         args: Sequence[Any] | None = None,
-        output_signature: Any = None,
+        output_signature: object = None,
         name: str | None = None,
     ) -> Dataset:
         """Returns a dataset of the elements that a generator function yields.
@@ -262,7 +262,7 @@ class Dataset(transforms.Transformations["Dataset"]):
         return made if given["shuffle"] is False else made.shuffle(len(found), seed)
 
     @staticmethod
-    def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
+    def zip(*args: object, datasets: object = None, name: str | None = None) -> Dataset:
         """Combines one element of each dataset into an element.
 
         Args:
@@ -362,7 +362,7 @@ class Dataset(transforms.Transformations["Dataset"]):
         return Dataset(sampling.sample(given["datasets"], weights, order, stop))
 
     @staticmethod
-    def from_loader(loader: Any) -> Dataset:
+    def from_loader(loader: object) -> Dataset:
         """Returns a dataset of the elements of a loader.
 
         Not in TensorFlow. `experimental_distribute_dataset` takes loaders as they are;
@@ -380,7 +380,7 @@ class Dataset(transforms.Transformations["Dataset"]):
     @staticmethod
     def load(
         path: argument_checks.Path,
-        element_spec: Any = None,
+        element_spec: object = None,
         compression: str | None = None,
         reader_func: Callable[[Dataset], Dataset] | None = None,
         wait: bool = False,
@@ -592,7 +592,7 @@ class Dataset(transforms.Transformations["Dataset"]):
 
     def reduce(
         self,
-        initial_state: Any,
+        initial_state: object,
         reduce_func: Callable[[Any, Any], Any],
         name: str | None = None,
     ) -> Any:
@@ -621,7 +621,7 @@ class Dataset(transforms.Transformations["Dataset"]):
         return state
 
 
-def _generator_spec(types: Any, shapes: Any, signature: Any) -> Any:
+def _generator_spec(types: object, shapes: object, signature: object) -> Any:
     """Returns the spec of a generator's elements, in whichever way it was given.
 
     Raises:
@@ -650,7 +650,7 @@ def _generator_spec(types: Any, shapes: Any, signature: Any) -> Any:
     return elements.map_leaves(lambda t: specs.TensorSpec(next(found), t), types)
 
 
-def _shapes_like(types: Any, shapes: Any) -> list[Any]:
+def _shapes_like(types: object, shapes: object) -> list[Any]:
     """Returns the shapes in the order of the types; a shape is itself a tuple."""
     if not elements.is_structure(types):
         return [argument_checks.shape(shapes, "output_shapes")]

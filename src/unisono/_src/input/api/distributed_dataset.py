@@ -127,7 +127,7 @@ class DistributedIterator(ProcessBound, iterators.PositionedIterator):
         self._pulled.append(found[0].units)
         return found[0].batch
 
-    def put_back(self, element: Any) -> None:
+    def put_back(self, element: object) -> None:
         """Undoes a `pull` whose element was not used."""
         self._back.append(self._pulled.pop())
         self._returned.appendleft(element)
@@ -214,7 +214,7 @@ class DistributedDataset(ProcessBound, abc.ABC):
         self,
         topology: Topology,
         options: input_options.InputOptions | None = None,
-        owner: Any = None,
+        owner: object = None,
         share: steps.Share | None = None,
     ) -> None:
         self._topology = topology
@@ -384,10 +384,10 @@ class DistributedBatches(DistributedDataset):
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: object,
         topology: Topology,
         options: input_options.InputOptions | None = None,
-        owner: Any = None,
+        owner: object = None,
         share: steps.Share | None = None,
     ) -> None:
         if isinstance(dataset, DistributedDataset):
@@ -493,7 +493,7 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         dataset_fn: Callable[[dataset_functions.InputContext], Any],
         topology: Topology,
         options: input_options.InputOptions | None = None,
-        owner: Any = None,
+        owner: object = None,
         share: steps.Share | None = None,
     ) -> None:
         super().__init__(topology, options, owner, share)
@@ -591,7 +591,7 @@ def _accept_position(index: int) -> None:
     """Accepts every position: no other worker shares the dataset."""
 
 
-def _per_replica_spec(spec: Any, count: int) -> Any:
+def _per_replica_spec(spec: object, count: int) -> Any:
     """Returns a `PerReplicaSpec` of `count` replicas for each array of a spec."""
     return elements.map_leaves(lambda s: specs.PerReplicaSpec(*[s] * count), spec)
 

@@ -24,7 +24,7 @@ _NEWER = frozenset({"self", "name", "wait", "rerandomize_each_iteration"})
 
 
 def _copy_static(
-    name: str, method: Callable[_P, _R], **defaults: Any
+    name: str, method: Callable[_P, _R], **defaults: object
 ) -> Callable[_P, _R]:
     """Returns a function like a static method, perhaps with other defaults."""
     signature = _signature(method, defaults)

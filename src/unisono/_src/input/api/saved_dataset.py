@@ -32,7 +32,7 @@ PATIENCE = 600.0
 _LOOK = 1.0
 
 
-def check_compression(compression: Any) -> str | None:
+def check_compression(compression: object) -> str | None:
     """Returns None or "GZIP".
 
     Raises:
@@ -116,7 +116,7 @@ class _ShardFile:
         self.file = element_files.ElementWriter(path, compression)
         self.count = 0
 
-    def write(self, element: Any) -> None:
+    def write(self, element: object) -> None:
         self.file.write(element)
         self.count += 1
 
@@ -147,7 +147,7 @@ class _Folder:
             self._shards[number] = _ShardFile(path, self._compression)
         return self._shards[number]
 
-    def finish(self, spec: Any) -> None:
+    def finish(self, spec: object) -> None:
         """Ends the files, and puts them in the place of an earlier dataset at once."""
         shards = [s for _, s in sorted(self._shards.items())] or [self.shard(0)]
         for shard in shards:
@@ -263,7 +263,7 @@ def _parse_index(fields: dict[str, Any]) -> _Index:
 
 
 def load(
-    path: str, spec: Any, compression: Any, wait: bool
+    path: str, spec: object, compression: object, wait: bool
 ) -> list[element_files.SavedShard]:
     """Returns the shards of a saved dataset.
 
@@ -309,7 +309,7 @@ def _wait_for_index(path: str) -> _Index:
         time.sleep(_LOOK)
 
 
-def _check_same(given: Any, found: Any, path: str) -> None:
+def _check_same(given: object, found: object, path: str) -> None:
     """Raises unless saved elements fit the spec that the user gave."""
     here, there = list(elements.paths(given)), list(elements.paths(found))
     if not all(isinstance(s, specs.TensorSpec) for _, s in here):

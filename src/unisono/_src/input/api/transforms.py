@@ -147,8 +147,8 @@ class Transformations(abc.ABC, Generic[_Dataset]):
     def padded_batch(
         self,
         batch_size: SupportsIndex,
-        padded_shapes: Any = None,
-        padding_values: Any = None,
+        padded_shapes: object = None,
+        padding_values: object = None,
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> _Dataset:
@@ -553,7 +553,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
             lambda column: self._derive(arrays.Listed(tuple(column))), columns
         )
 
-    def _wrap_window_spec(self, spec: Any) -> Any:
+    def _wrap_window_spec(self, spec: object) -> Any:
         """Returns the spec of a window of elements of a spec."""
         return elements.map_leaves(lambda s: specs.DatasetSpec(s), spec)
 
@@ -615,8 +615,8 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         element_length_func: Callable[..., Any],
         bucket_boundaries: Sequence[int],
         bucket_batch_sizes: Sequence[int],
-        padded_shapes: Any = None,
-        padding_values: Any = None,
+        padded_shapes: object = None,
+        padding_values: object = None,
         pad_to_bucket_boundary: bool = False,
         no_padding: bool = False,
         drop_remainder: bool = False,
@@ -695,7 +695,10 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         return self._derive(filtering.TakeWhile(self._node, predicate))
 
     def scan(
-        self, initial_state: Any, scan_func: Callable[..., Any], name: str | None = None
+        self,
+        initial_state: object,
+        scan_func: Callable[..., Any],
+        name: str | None = None,
     ) -> _Dataset:
         """Applies a function that carries a state from element to element.
 
@@ -801,7 +804,7 @@ def _check_spec_now(node: nodes.Node) -> nodes.Node:
     return node
 
 
-def _check_lengths(spec: Any) -> None:
+def _check_lengths(spec: object) -> None:
     """Raises `ValueError` if components surely have different numbers of rows."""
     found = {
         s.shape[0]: path

@@ -100,7 +100,7 @@ class InputOptions(_InputOptionFields):
         )
 
 
-def check(options: Any) -> InputOptions:
+def check(options: object) -> InputOptions:
     """Returns the options, or the default ones for None; checked as in TensorFlow.
 
     Raises:

@@ -63,7 +63,7 @@ class _Transfers:
             known, where, [x] * len(self._devices), self._devices
         )
 
-    def _remember(self, key: Any, made: jax.Array) -> jax.Array:
+    def _remember(self, key: object, made: jax.Array) -> jax.Array:
         if len(self._types) >= _SHAPES:
             self._types.clear()
         self._types[key] = made.aval
@@ -204,7 +204,7 @@ class Placed(cursors.OfSource):
             whole, self._topology.replicas, self._topology
         )
 
-    def _to_own_memory(self, x: Any) -> np.ndarray:
+    def _to_own_memory(self, x: object) -> np.ndarray:
         """Returns the array in a type that JAX holds and memory that no one changes."""
         array = x if type(x) is np.ndarray else elements.as_array(x)
         if array.dtype.kind == "O":

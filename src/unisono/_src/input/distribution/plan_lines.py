@@ -83,7 +83,7 @@ def _holds_nodes(value: Any) -> bool:
     return isinstance(value[0] if is_many else value, nodes.Node)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Returns an argument as text that is the same on every worker."""
     if hasattr(value, "__array__"):
         return f"{witnesses.shorten(value)} (checksum {witnesses.checksum(value):08x})"
@@ -101,7 +101,7 @@ def _text(value: Any) -> str:
     return _name_function(value) if callable(value) else type(value).__name__
 
 
-def _name_function(fn: Any) -> str:
+def _name_function(fn: object) -> str:
     """Returns the name of a function, and the line of its file where it begins."""
     while isinstance(fn, functools.partial):
         fn = fn.func
@@ -131,7 +131,7 @@ def _describe_contents(node: nodes.Node) -> Iterator[str]:
         yield from (f"row {i}: number {n} of the table" for i, n in order)
 
 
-def _describe_arrays(given: Any) -> Iterator[str]:
+def _describe_arrays(given: object) -> Iterator[str]:
     """Yields lines about arrays whose rows are elements."""
     for path, leaf in elements.paths(given):
         array, name = elements.as_array(leaf), f" of {path}" if path else ""

@@ -312,7 +312,7 @@ def divided_spec(spec: Any, replicas: int, dynamic: bool = False) -> Any:
     return elements.map_leaves(divide_leaf, spec)
 
 
-def empty_part(node: nodes.Node, workers: int, drops: bool, other: Any) -> Any:
+def empty_part(node: nodes.Node, workers: int, drops: bool, other: object) -> Any:
     """Returns what a replica gets after the last element; None drops the step.
 
     TensorFlow's rule: if any size in the spec is not fixed, it becomes zero, and the

@@ -14,7 +14,7 @@ from unisono._src.input.plan import elements, loader_structures, nodes
 from unisono._src.input.sources import arrays, grain_sources, iterables
 
 
-def to_node(loader: Any) -> nodes.Node:
+def to_node(loader: object) -> nodes.Node:
     """Returns the plan of a dataset, a loader, arrays, or anything iterable.
 
     Raises:
@@ -44,7 +44,7 @@ def to_node(loader: Any) -> nodes.Node:
     return iterables.Plain(loader)
 
 
-def _arrays_to_node(loader: Any) -> nodes.Node | None:
+def _arrays_to_node(loader: object) -> nodes.Node | None:
     """Returns a source of the rows of arrays; None if `loader` is no arrays.
 
     In a dict, lists count as arrays as well.

@@ -198,13 +198,13 @@ def _last_part(stream: Any) -> Any:
     return stream._ex_iterable  # noqa: SLF001
 
 
-def _is_part(x: Any) -> bool:
+def _is_part(x: object) -> bool:
     """Whether an object is one of the nested iterables that a stream consists of."""
     # All of them have this method; their base class is private.
     return hasattr(x, "_init_state_dict")
 
 
-def _copy_part(part: Any) -> Any:
+def _copy_part(part: object) -> Any:
     """Returns a copy of a part and of all parts within it."""
     own = object.__new__(type(part))
     own.__dict__.update(part.__dict__)
@@ -216,7 +216,7 @@ def _copy_part(part: Any) -> Any:
     return own
 
 
-def _parts(part: Any) -> Iterator[Any]:
+def _parts(part: object) -> Iterator[Any]:
     """Yields the parts of a stream, from its end to its sources."""
     yield part
     for value in part.__dict__.values():
@@ -225,7 +225,7 @@ def _parts(part: Any) -> Iterator[Any]:
                 yield from _parts(inner)
 
 
-def _order_key(stream: Any) -> str | None:
+def _order_key(stream: object) -> str | None:
     """Returns a text that differs between shuffled orders; None without a shuffle."""
     drawn = [
         repr(part.generator.bit_generator.state)
@@ -254,7 +254,7 @@ class HuggingFaceStream(iterables.Loader):
         features = None if is_formatted else self.source.features
         return hugging_face_columns.types(features) if features else {}
 
-    def convert(self, element: Any) -> Any:
+    def convert(self, element: object) -> Any:
         """Returns an example as arrays that no one else will change."""
         found = hugging_face_columns.row(element, self._kinds)
         return elements.map_leaves(elements.copy_array, found)
@@ -279,7 +279,7 @@ class HuggingFaceStream(iterables.Loader):
         return elements.spec_of(element)
 
 
-def _is_batching(part: Any) -> bool:
+def _is_batching(part: object) -> bool:
     """Whether a part is what `IterableDataset.batch` adds to a stream."""
     # `batch` maps a private function of `datasets`, which only its name gives away.
     fn = getattr(part, "function", None)
@@ -295,7 +295,7 @@ def holds_examples(node: nodes.Node) -> bool:
     return isinstance(node, HuggingFaceTable)
 
 
-def to_node(loader: Any) -> nodes.Node | None:
+def to_node(loader: object) -> nodes.Node | None:
     """Returns the plan of a table or a stream; None for anything else.
 
     Raises:

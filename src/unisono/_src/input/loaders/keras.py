@@ -129,7 +129,7 @@ class KerasBatches(iterables.Loader, nodes.Disturbed):
         return _count(self.source)
 
 
-def to_node(loader: Any) -> nodes.Node | None:
+def to_node(loader: object) -> nodes.Node | None:
     """Returns the plan of a `PyDataset`; None for anything else."""
     keras = sys.modules.get("keras")
     if keras is None or not isinstance(loader, keras.utils.PyDataset):

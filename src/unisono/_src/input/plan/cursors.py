@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import collections
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, final
 
 # The number of elements to read at once where nothing else decides it.
@@ -158,7 +158,7 @@ class Iterated(Cursor):
         elements: returns a new iterator over the elements, from the first on.
     """
 
-    def __init__(self, elements: Any) -> None:
+    def __init__(self, elements: Callable[[], Iterable[Any]]) -> None:
         self._elements = elements
         self._iterator: Iterator[Any] | None = None
         self._passed = self._failed = 0
@@ -217,7 +217,7 @@ class Iterated(Cursor):
             close()
 
 
-def trail_at(state: Any) -> dict[str, Any]:
+def trail_at(state: dict[str, Any]) -> dict[str, Any]:
     """Returns the state of a `Trail` that is exactly at a position of its source."""
     # `source` is a position of the source, `pass` how many elements to skip from there,
     # `index` the number of the next element in its pass. Numbers go on after a restore,

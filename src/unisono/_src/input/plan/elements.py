@@ -70,7 +70,7 @@ for _name in (
     setattr(HostArray, f"__i{_name}__", getattr(np.ndarray, f"__{_name}__"))
 
 
-def as_array(x: Any) -> np.ndarray:
+def as_array(x: object) -> np.ndarray:
     """Returns a leaf of an element as an array.
 
     `bytes` become an array of one object, because NumPy would cut them at zero bytes.
@@ -82,7 +82,7 @@ def as_array(x: Any) -> np.ndarray:
     return np.asarray(x)
 
 
-def to_plain(x: Any) -> Any:
+def to_plain(x: object) -> Any:
     """Returns a NumPy array, or a NumPy scalar or `bytes` for shape ()."""
     array = as_array(x)
     return array[()] if array.ndim == 0 else array
@@ -104,7 +104,7 @@ def is_structure(x: object) -> bool:
     return isinstance(x, (tuple, Mapping)) and kind is not TensorShape
 
 
-def map_leaves(fn: Callable[[Any], Any], element: Any) -> Any:
+def map_leaves(fn: Callable[[Any], Any], element: object) -> Any:
     """Applies `fn` to every leaf of an element, and returns the same structure.
 
     >>> map_leaves(lambda x: x + 1, {"a": 1, "b": (2, 3)})
@@ -116,7 +116,7 @@ def map_leaves(fn: Callable[[Any], Any], element: Any) -> Any:
     return None if element is None else fn(element)
 
 
-def leaves(element: Any) -> Iterator[Any]:
+def leaves(element: object) -> Iterator[Any]:
     """Yields every leaf of an element, depth first."""
     if is_structure(element):
         for child in nest.children(element):
@@ -125,7 +125,7 @@ def leaves(element: Any) -> Iterator[Any]:
         yield element
 
 
-def paths(element: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def paths(element: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yields every leaf of an element after its path in the structure.
 
     >>> list(paths({"a": 1, "b": (2, 3)}))
@@ -141,7 +141,7 @@ def paths(element: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         yield prefix, element
 
 
-def present(element: Any) -> Any:
+def present(element: object) -> Any:
     """Returns an element as the user sees it: its arrays have `numpy`."""
     # The most frequent case is answered first: this runs for every element.
     if type(element) is np.ndarray:
@@ -149,7 +149,7 @@ def present(element: Any) -> Any:
     return map_leaves(_present_leaf, element)
 
 
-def _present_leaf(x: Any) -> Any:
+def _present_leaf(x: object) -> Any:
     """Returns one leaf as the user sees it."""
     return x if is_dataset(x) else as_array(x).view(HostArray)
 
@@ -170,7 +170,7 @@ def lend(element: Any) -> Any:
     return element
 
 
-def convert(element: Any) -> Any:
+def convert(element: object) -> Any:
     """Returns any structure as an element; the module lists the types.
 
     Raises:
@@ -188,7 +188,7 @@ def convert(element: Any) -> Any:
     return map_leaves(to_array, element)
 
 
-def to_array(x: Any) -> Any:
+def to_array(x: object) -> Any:
     """Returns one leaf as an array with TensorFlow's element type, or as `bytes`.
 
     Raises:
@@ -216,7 +216,7 @@ def to_array(x: Any) -> Any:
     return array if array.dtype.kind in _NUMBER_KINDS else _convert_other(array, x)
 
 
-def _convert_other(array: np.ndarray, given: Any) -> Any:
+def _convert_other(array: np.ndarray, given: object) -> Any:
     """Returns an array that is neither of numbers nor of NumPy text."""
     if array.dtype.kind == "V":  # NumPy sees bfloat16 and its like as raw bytes.
         return array
@@ -248,7 +248,7 @@ def _convert_sequence(x: Sequence[Any]) -> Any:
     return array.astype(_type_of_list(x, first, array), copy=False)
 
 
-def _type_of_list(x: Sequence[Any], first: Any, array: np.ndarray) -> Any:
+def _type_of_list(x: Sequence[Any], first: object, array: np.ndarray) -> Any:
     """Returns TensorFlow's type of a list, which its first number or array decides.
 
     Args:
@@ -302,7 +302,7 @@ def _encode_text(array: np.ndarray) -> Any:
     return out
 
 
-def spec_of(element: Any) -> Any:
+def spec_of(element: object) -> Any:
     """Returns the exact shape and type of every array of an element."""
     return map_leaves(_spec_of, element)
 
@@ -314,7 +314,7 @@ def _spec_of(x: Any) -> specs.TypeSpec:
     return specs.TensorSpec(np.shape(x), as_array(x).dtype)
 
 
-def check_same_structure(first: Any, other: Any, what: str) -> None:
+def check_same_structure(first: object, other: object, what: str) -> None:
     """Raises `TypeError` unless two elements have the same components."""
     here = [path for path, _ in paths(first)]
     there = [path for path, _ in paths(other)]
@@ -326,7 +326,7 @@ def check_same_structure(first: Any, other: Any, what: str) -> None:
         )
 
 
-def check_same_types(first: Any, other: Any, what: str) -> None:
+def check_same_types(first: object, other: object, what: str) -> None:
     """Raises `TypeError` unless two elements have the same components and types."""
     check_same_structure(first, other, what)
     for (path, a), b in zip(paths(first), leaves(other), strict=True):
@@ -425,7 +425,7 @@ def blank(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
     return np.zeros(shape, dtype)
 
 
-def freeze(x: Any) -> Any:
+def freeze(x: object) -> Any:
     """Returns a read-only view of an array."""
     if not isinstance(x, np.ndarray):
         return x
@@ -434,12 +434,12 @@ def freeze(x: Any) -> Any:
     return view
 
 
-def copy_array(x: Any) -> Any:
+def copy_array(x: object) -> Any:
     """Returns a copy of an array, so that changes to the original do not show."""
     return x.copy() if isinstance(x, np.ndarray) else x
 
 
-def length(batch: Any) -> int:
+def length(batch: object) -> int:
     """Returns the size of the first axis, which all arrays of a batch share.
 
     Raises:
@@ -473,7 +473,7 @@ def length(batch: Any) -> int:
     return next(iter(sizes))
 
 
-def rows(batch: Any, start: int, stop: int) -> Any:
+def rows(batch: object, start: int, stop: int) -> Any:
     """Returns the rows from `start` to `stop` of every array of a batch."""
     return map_leaves(lambda x: x[start:stop], batch)
 

@@ -310,7 +310,7 @@ def _skip_disturbance(node: Node) -> Node | None:
     return node.parents[0] if node.keeps_spec else None
 
 
-def zeros(spec: Any, unknown: int = 1) -> Any:
+def zeros(spec: object, unknown: int = 1) -> Any:
     """Returns an element of zeros that fits a spec.
 
     Args:

@@ -76,19 +76,19 @@ class Ledger:
         finally:
             _thread.ledger = outer
 
-    def watch(self, node: Any, cursor: cursors.Cursor) -> cursors.Cursor:
+    def watch(self, node: object, cursor: cursors.Cursor) -> cursors.Cursor:
         """Returns a cursor over the same elements that notes the first of them."""
         noted = self._begin(node)
         return cursor if noted is None else _Watched(cursor, noted, self._has_names)
 
-    def watch_answers(self, node: Any, predicate: Predicate) -> Predicate:
+    def watch_answers(self, node: object, predicate: Predicate) -> Predicate:
         """Returns a predicate with the same answers that notes the first of them."""
         noted = self._begin(node)
         if noted is None:
             return predicate
 
         @functools.wraps(predicate)
-        def ask(*given: Any) -> Any:
+        def ask(*given: object) -> Any:
             answer = predicate(*given)
             number = len(noted.seen)
             if number < _ANSWERS:
@@ -98,7 +98,7 @@ class Ledger:
 
         return ask
 
-    def _begin(self, node: Any) -> Pass | None:
+    def _begin(self, node: object) -> Pass | None:
         """Returns where to note a pass over a node; None if it is not noted."""
         number = self._numbers.get(id(node), "made" if self._is_common else "")
         if not number or len(self.passes) == _PASSES:
@@ -118,13 +118,13 @@ class _Thread(ambient.PerThread):
 _thread = _Thread()
 
 
-def watch(node: Any, cursor: cursors.Cursor) -> cursors.Cursor:
+def watch(node: object, cursor: cursors.Cursor) -> cursors.Cursor:
     """Returns the cursor of a source; it is watched if this thread has a ledger."""
     ledger = _thread.ledger
     return cursor if ledger is None else ledger.watch(node, cursor)
 
 
-def watch_answers(node: Any, predicate: Predicate) -> Predicate:
+def watch_answers(node: object, predicate: Predicate) -> Predicate:
     """Returns the predicate of a stage, watched if this thread has a ledger."""
     ledger = _thread.ledger
     return predicate if ledger is None else ledger.watch_answers(node, predicate)
@@ -209,7 +209,7 @@ class _Watched(cursors.OfSource):
             self._noted = None
 
 
-def checksum(element: Any, has_names: bool = False) -> int:
+def checksum(element: object, has_names: bool = False) -> int:
     """Returns a number that differs between elements; of large ones, of a part.
 
     Args:
@@ -243,7 +243,7 @@ def _spread_part(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def shorten(element: Any) -> str:
+def shorten(element: object) -> str:
     """Returns the first numbers or texts of an element, for a message.
 
     >>> shorten({"a": np.arange(9), "b": b"text"})
@@ -262,7 +262,7 @@ def shorten(element: Any) -> str:
     return ", ".join(parts)
 
 
-def _cut(x: Any) -> str:
+def _cut(x: object) -> str:
     text = repr(x)
     if len(text) <= _SHOWN_CHARACTERS:
         return text

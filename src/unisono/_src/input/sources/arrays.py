@@ -30,7 +30,7 @@ class Table(nodes.Rows):
     The rows are read-only, so that no one can change the arrays through them.
     """
 
-    def __init__(self, arrays: Any) -> None:
+    def __init__(self, arrays: object) -> None:
         self._arrays = elements.map_leaves(elements.freeze, arrays)
         # The array itself, if there is only one without a structure around it.
         self.only = self._arrays if type(self._arrays) is np.ndarray else None
@@ -112,7 +112,7 @@ class Slices(nodes.Indexed):
     size: int
 
     @classmethod
-    def of(cls, tensors: Any) -> Slices:
+    def of(cls, tensors: object) -> Slices:
         """Returns the source for arrays that a user gave, after checking them.
 
         Raises:

@@ -501,7 +501,7 @@ def path_of(name: Any) -> str:
     return os.fsdecode(name)
 
 
-def check_compression(kind: Any) -> str | None:
+def check_compression(kind: object) -> str | None:
     """Returns the compression type, or None for no compression.
 
     Raises:
@@ -625,7 +625,7 @@ class TFRecordWriter:
     def __enter__(self) -> TFRecordWriter:
         return self
 
-    def __exit__(self, *exc: Any) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
 

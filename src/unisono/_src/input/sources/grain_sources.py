@@ -340,14 +340,14 @@ class GrainTable(iterables.Loader):
         return nodes.UNKNOWN if _is_filtered(self.source) else total
 
 
-def _is_filtered(dataset: Any) -> bool:
+def _is_filtered(dataset: object) -> bool:
     """Whether the length counts elements that a filter leaves out."""
     return "Filter" in type(dataset).__name__ or any(
         map(_is_filtered, getattr(dataset, "parents", ()))
     )
 
 
-def to_node(loader: Any) -> nodes.Node | None:
+def to_node(loader: object) -> nodes.Node | None:
     """Returns the plan of one of Grain's objects; None for anything else."""
     grain = sys.modules.get("grain")
     if grain is None:

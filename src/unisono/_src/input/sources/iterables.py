@@ -111,7 +111,7 @@ class Once:
             )
         return Elements(iterator, self._convert)
 
-    def _convert(self, element: Any) -> Any:
+    def _convert(self, element: object) -> Any:
         found = elements.convert(loader_structures.to_structure(element))
         found = elements.map_leaves(elements.copy_array, found)
         if not self._first:
@@ -220,7 +220,7 @@ class Repeatable(Loader, abc.ABC):
         """Whether the loader always gives as many elements as its length says."""
 
     @abc.abstractmethod
-    def _convert(self, element: Any) -> Any:
+    def _convert(self, element: object) -> Any:
         """Returns an element as arrays that no one else will change."""
 
     @property
@@ -241,7 +241,7 @@ class Plain(Repeatable):
     def _is_exact(self) -> bool:
         return False
 
-    def _convert(self, element: Any) -> Any:
+    def _convert(self, element: object) -> Any:
         found = elements.convert(loader_structures.to_structure(element))
         return elements.map_leaves(elements.copy_array, found)
 
@@ -254,7 +254,7 @@ def length(source: Any) -> int:
         return nodes.UNKNOWN
 
 
-def relax_batch_size(spec: Any) -> Any:
+def relax_batch_size(spec: object) -> Any:
     """Returns a spec in which the number of examples may vary.
 
     No loader promises that all its batches have the same size.

@@ -20,7 +20,7 @@ Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 Paths = Path | Sequence[Path] | np.ndarray
 
 
-def positive_integer(value: Any, what: str) -> int:
+def positive_integer(value: object, what: str) -> int:
     """Returns a whole number that is at least 1.
 
     Raises:
@@ -34,7 +34,7 @@ def positive_integer(value: Any, what: str) -> int:
     return number
 
 
-def nonnegative_integer(value: Any, what: str) -> int:
+def nonnegative_integer(value: object, what: str) -> int:
     """Returns a whole number that is at least 0; 0 for None.
 
     Raises:
@@ -48,7 +48,7 @@ def nonnegative_integer(value: Any, what: str) -> int:
     return number
 
 
-def integers(values: Any, what: str) -> list[int]:
+def integers(values: object, what: str) -> list[int]:
     """Returns a list of whole numbers.
 
     Raises:
@@ -59,7 +59,7 @@ def integers(values: Any, what: str) -> list[int]:
     return [integer(value, f"Each of {what}") for value in values]
 
 
-def flag(value: Any, what: str) -> bool:
+def flag(value: object, what: str) -> bool:
     """Returns True or False.
 
     Raises:
@@ -70,12 +70,12 @@ def flag(value: Any, what: str) -> bool:
     return bool(value)
 
 
-def seed(value: Any, what: str = "seed") -> int | None:
+def seed(value: object, what: str = "seed") -> int | None:
     """Returns a seed as an `int`, or None."""
     return None if value is None else integer(value, what)
 
 
-def parallel(count: Any, what: str) -> int | None:
+def parallel(count: object, what: str) -> int | None:
     """Returns a number of parallel calls, `AUTOTUNE` or None.
 
     Raises:
@@ -95,7 +95,7 @@ def parallel(count: Any, what: str) -> int | None:
 _MOST_OPEN = 1 << 24
 
 
-def cycle(count: Any, what: str) -> int | None:
+def cycle(count: object, what: str) -> int | None:
     """Returns how many datasets are open at a time, `AUTOTUNE` or None.
 
     Raises:
@@ -109,7 +109,7 @@ def cycle(count: Any, what: str) -> int | None:
     return number
 
 
-def function(fn: Any, what: str) -> Callable[..., Any]:
+def function(fn: object, what: str) -> Callable[..., Any]:
     """Returns a function.
 
     Raises:
@@ -121,7 +121,7 @@ def function(fn: Any, what: str) -> Callable[..., Any]:
     return made
 
 
-def generator(fn: Any, what: str) -> Callable[..., Any]:
+def generator(fn: object, what: str) -> Callable[..., Any]:
     """Returns a function that gives an iterable, perhaps a generator.
 
     Raises:
@@ -141,11 +141,11 @@ def optional(check: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
     return functools.partial(_check_optional, check)
 
 
-def _check_optional(check: Callable[[Any, str], Any], value: Any, what: str) -> Any:
+def _check_optional(check: Callable[[Any, str], Any], value: object, what: str) -> Any:
     return None if value is None else check(value, what)
 
 
-def batch_sizes(given: Any, what: str) -> list[int]:
+def batch_sizes(given: object, what: str) -> list[int]:
     """Returns the sizes of batches, which take turns; often there is only one.
 
     Raises:
@@ -187,7 +187,7 @@ def number_type(given: Any, what: str) -> np.dtype:
 _MOST_NAME_BYTES = 255
 
 
-def path(given: Any, what: str) -> str:
+def path(given: object, what: str) -> str:
     """Returns a path as text.
 
     Raises:
@@ -215,7 +215,7 @@ def check_name_lengths(text: str, what: str, ending: str = "") -> None:
             )
 
 
-def compression(given: Any, what: str) -> str | None:
+def compression(given: object, what: str) -> str | None:
     """Returns the name of a compression, or None; whether it is known is not checked.
 
     Raises:
@@ -226,7 +226,7 @@ def compression(given: Any, what: str) -> str | None:
     return given
 
 
-def plan(dataset: Any, what: str) -> nodes.Node:
+def plan(dataset: object, what: str) -> nodes.Node:
     """Returns the plan of a dataset.
 
     Raises:
@@ -238,7 +238,7 @@ def plan(dataset: Any, what: str) -> nodes.Node:
     return node
 
 
-def plans(datasets: Any, what: str) -> list[nodes.Node]:
+def plans(datasets: object, what: str) -> list[nodes.Node]:
     """Returns the plans of a list of datasets.
 
     Raises:
@@ -279,7 +279,7 @@ def parts(like: Any, given: Any, what: str, wanted: str) -> list[Any]:
     return list(given)
 
 
-def shape(given: Any, what: str) -> tuple[int | None, ...] | None:
+def shape(given: object, what: str) -> tuple[int | None, ...] | None:
     """Returns a shape whose sizes may be None; None stands for any rank.
 
     A single number is a shape of one axis, and a size of -1 means None.
@@ -304,7 +304,9 @@ def shape(given: Any, what: str) -> tuple[int | None, ...] | None:
     return tuple(None if size == -1 else size for size in made)
 
 
-def shares(given: Any, what: str, thing: str, count: int | None = None) -> np.ndarray:
+def shares(
+    given: object, what: str, thing: str, count: int | None = None
+) -> np.ndarray:
     """Returns one finite number >= 0 for each of several things, in float64.
 
     Args:
@@ -338,7 +340,7 @@ def shares(given: Any, what: str, thing: str, count: int | None = None) -> np.nd
     return found
 
 
-def paths(given: Any, what: str) -> tuple[str, ...]:
+def paths(given: object, what: str) -> tuple[str, ...]:
     """Returns one or several paths, also nested ones, as a flat tuple.
 
     Raises:

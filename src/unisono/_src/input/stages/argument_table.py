@@ -14,7 +14,7 @@ from unisono._src.input.stages import argument_checks as checks
 _Check = Callable[[Any, str], Any]
 
 
-def _pass(value: Any, _: str) -> Any:
+def _pass(value: object, _: str) -> Any:
     return value
 
 
@@ -160,7 +160,7 @@ TABLE: dict[str, dict[str, _Check]] = {
 }
 
 
-def check(method: str, **given: Any) -> dict[str, Any]:
+def check(method: str, **given: object) -> dict[str, Any]:
     """Returns the arguments of a method, checked and converted.
 
     Args:

@@ -26,7 +26,7 @@ class _Batches(cursors.OfSource, abc.ABC):
         self._buffers = host_buffers.Buffers()
 
     @abc.abstractmethod
-    def _make(self, block: Any) -> Any:
+    def _make(self, block: object) -> Any:
         """Returns the batch of some elements."""
 
     def read(self, count: int) -> list[Any]:
@@ -78,7 +78,7 @@ class _Gathered(_Batches):
         # Only `arrays.Table` has it.
         self._only = getattr(rows, "only", None)
 
-    def _make(self, block: Any) -> Any:
+    def _make(self, block: object) -> Any:
         if isinstance(block, range) and block.step == 1:
             # Neighbouring rows are a view; nothing is copied.
             if self._only is not None:
@@ -87,7 +87,7 @@ class _Gathered(_Batches):
         return self._rows.take(np.asarray(block, np.intp), self._buffers.allocate)
 
 
-def batched_spec(spec: Any, size: int | None) -> Any:
+def batched_spec(spec: object, size: int | None) -> Any:
     """Returns the spec of a batch of elements; a size of None is not fixed."""
     return elements.map_leaves(
         lambda s: specs.TensorSpec(
@@ -312,11 +312,11 @@ class Stream(cursors.Cursor):
         self._source.close()
 
 
-def _row(batch: Any, row: int) -> Any:
+def _row(batch: object, row: int) -> Any:
     return elements.map_leaves(lambda x: x[row], batch)
 
 
-def check_rows(spec: Any, what: str) -> None:
+def check_rows(spec: object, what: str) -> None:
     """Raises `ValueError` if a component of the elements has no rows."""
     for path, part in elements.paths(spec):
         if part.shape == ():
@@ -424,7 +424,7 @@ def _loosen(shape: Any, certain: bool) -> Any:
 
 
 def find_padding(
-    spec: Any, shapes: Any, values: Any, certain: bool = True
+    spec: object, shapes: object, values: object, certain: bool = True
 ) -> tuple[Any, Any]:
     """Returns the padded shape and the value of every component.
 
@@ -471,7 +471,7 @@ def _is_too_small(padded: Any, shape: Any) -> bool:
     return any(p is not None and n is not None and p < n for p, n in pairs)
 
 
-def _flat_shapes(spec: Any, shapes: Any) -> list[Any]:
+def _flat_shapes(spec: object, shapes: object) -> list[Any]:
     """Returns the shapes in the order of the components; a shape is itself a tuple."""
     if not elements.is_structure(spec):
         return [argument_checks.shape(shapes, "padded_shapes")]
@@ -508,7 +508,7 @@ def _spread_values(spec: Any, values: Any) -> list[Any]:
     return [value for s, v in pairs for value in _spread_values(s, v)]
 
 
-def _flat_values(structure: Any, values: Any) -> list[Any]:
+def _flat_values(structure: object, values: object) -> list[Any]:
     """Returns the value for every component, in its type; zero or empty by default."""
     flat = _spread_values(structure, values)
     made = []

@@ -117,7 +117,7 @@ class _Cached(cursors.Cursor):
             self._source = None
 
 
-def _freeze(element: Any) -> Any:
+def _freeze(element: object) -> Any:
     """Makes the arrays read-only: a reader must not change what others will get."""
     return elements.map_leaves(elements.freeze, element)
 
@@ -255,7 +255,7 @@ class FileCache(nodes.Passing):
         """Returns the cardinality of the parent."""
         return self.parent.cardinality
 
-    def _check(self, element: Any) -> None:
+    def _check(self, element: object) -> None:
         """Raises `InvalidArgumentError` if an element cannot be of this dataset."""
         if not nodes.tells_spec(self):
             return

@@ -96,7 +96,7 @@ class _OptionRecord(abc.ABC):  # noqa: B024
             self._given[name] = kind()
         return self._given.get(name, self._defaults.get(name))
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         name = self._aliases.get(name, name)
         kind = self._kind(name)
         if not isinstance(value, kind):

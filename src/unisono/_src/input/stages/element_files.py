@@ -33,7 +33,7 @@ from unisono._src.input.plan import cursors, elements, nodes
 from unisono._src.input.sources import arrays, files
 
 
-def layout(element: Any, leaf: Callable[[Any], Any] = lambda _: None) -> Any:
+def layout(element: object, leaf: Callable[[Any], Any] = lambda _: None) -> Any:
     """Returns the structure of an element, with `leaf(x)` in place of each leaf.
 
     >>> layout({"a": 1, "b": (2, 3)})
@@ -53,7 +53,7 @@ def layout(element: Any, leaf: Callable[[Any], Any] = lambda _: None) -> Any:
     return {"tuple": parts}
 
 
-def fill(made: Any, leaf: Callable[[Any], Any]) -> Any:
+def fill(made: object, leaf: Callable[[Any], Any]) -> Any:
     """Returns the structure that `layout` described, with `leaf(x)` for each leaf.
 
     >>> fill({"dict": [["a", 1], ["b", {"tuple": [2]}]]}, lambda n: n * 10)
@@ -78,14 +78,14 @@ def _named_tuple_type(name: str, *fields: str) -> Any:
     return collections.namedtuple(name, fields)
 
 
-def spec_to_json(spec: Any) -> Any:
+def spec_to_json(spec: object) -> Any:
     """Returns the specs of an element as JSON data.
 
     Raises:
         TypeError: one of them does not describe an array.
     """
 
-    def convert_leaf(s: Any) -> Any:
+    def convert_leaf(s: object) -> Any:
         if not isinstance(s, specs.TensorSpec):
             raise TypeError(
                 f"Only arrays can be written, and the dataset has {s}. Make arrays "
@@ -100,7 +100,7 @@ def spec_to_json(spec: Any) -> Any:
     return layout(spec, convert_leaf)
 
 
-def spec_from_json(made: Any) -> Any:
+def spec_from_json(made: object) -> Any:
     """Returns the specs that `from_spec` made JSON data of."""
     return fill(made, lambda s: specs.TensorSpec(s["shape"], _dtype(s["dtype"])))
 
@@ -152,7 +152,7 @@ def _describe(array: np.ndarray) -> tuple[list[Any], list[_Piece]]:
     return [kind, shape], [np.ascontiguousarray(array).reshape(-1).view(np.uint8)]
 
 
-def _encode(element: Any) -> list[_Piece]:
+def _encode(element: object) -> list[_Piece]:
     """Returns the contents of a chunk, in pieces."""
     found = [_describe(elements.as_array(x)) for x in elements.leaves(element)]
     structure = layout(element)
@@ -232,7 +232,7 @@ class ElementWriter:
         self._file.write(_MAGIC)
         self._count = 0
 
-    def write(self, element: Any) -> None:
+    def write(self, element: object) -> None:
         """Appends an element to the file."""
         self._write_chunk(_ELEMENT, _encode(element))
         self._count += 1

@@ -49,7 +49,7 @@ class _Filtered(cursors.Called):
         return found
 
 
-def ask_predicate(predicate: Callable[..., Any], element: Any) -> bool:
+def ask_predicate(predicate: Callable[..., Any], element: object) -> bool:
     """Returns the answer of a predicate about an element.
 
     Raises:
@@ -124,7 +124,7 @@ class TakeWhile(nodes.Passing):
         return nodes.UNKNOWN
 
 
-def _content(x: Any) -> Any:
+def _content(x: object) -> Any:
     """Returns shape and content of an array as a value that can be hashed."""
     array = elements.as_array(x)
     # The bytes of an array of objects, as text is, are only addresses.

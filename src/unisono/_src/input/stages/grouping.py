@@ -17,7 +17,7 @@ from unisono._src.input.stages import argument_checks, batching, mapping, mixing
 _Entry = tuple[int, Any]
 
 
-def integer_of(made: Any, what: str) -> int:
+def integer_of(made: object, what: str) -> int:
     """Returns the integer that a user's function returned.
 
     Args:
@@ -323,7 +323,7 @@ class Always:
     def __init__(self, number: int) -> None:
         self._number = number
 
-    def __call__(self, _: Any) -> int:
+    def __call__(self, _: object) -> int:
         return self._number
 
     def __str__(self) -> str:
@@ -354,7 +354,7 @@ class Buckets:
         # Shapes and values, unless elements are stacked as they are.
         self.padding: tuple[Any, Any] | None = None
 
-    def key(self, *parts: Any) -> int:
+    def key(self, *parts: object) -> int:
         """Returns the bucket of an element.
 
         Raises:

@@ -23,7 +23,7 @@ _WORTH_A_THREAD = 200e-6
 _SAMPLES = 8
 
 
-def call(fn: Callable[..., Any], element: Any) -> Any:
+def call(fn: Callable[..., Any], element: object) -> Any:
     """Calls a user's function; a tuple is passed as several arguments.
 
     Raises:
@@ -42,7 +42,7 @@ def call(fn: Callable[..., Any], element: Any) -> Any:
         ) from e
 
 
-def apply(fn: Callable[..., Any], element: Any) -> Any:
+def apply(fn: Callable[..., Any], element: object) -> Any:
     """Returns the element that `map` makes of an element."""
     result = call(fn, element)
     if isinstance(result, list):
@@ -52,7 +52,7 @@ def apply(fn: Callable[..., Any], element: Any) -> Any:
     return elements.convert(result)
 
 
-def apply_and_copy(fn: Callable[..., Any], element: Any) -> Any:
+def apply_and_copy(fn: Callable[..., Any], element: object) -> Any:
     """Returns what `apply` returns, in memory of its own.
 
     The function may fill one array again and again, and the reader may keep elements.
@@ -335,11 +335,11 @@ def mapped_spec(spec_of: Callable[[Any], Any], parent: nodes.Node) -> Any:
     return elements.map_leaves(lambda s: merge_specs(s, next(others)), found)
 
 
-def _shrink(sample: Any, wanted: Any) -> Any:
+def _shrink(sample: object, wanted: object) -> Any:
     """Returns the sample with another size along every axis that is not fixed."""
     specs_ = iter(elements.leaves(wanted))
 
-    def one(x: Any) -> Any:
+    def one(x: object) -> Any:
         array, spec = elements.as_array(x), next(specs_)
         for axis, size in enumerate(spec.shape or ()):
             if size is None:
@@ -363,7 +363,7 @@ def merge_specs(a: Any, b: Any) -> Any:
     return specs.TensorSpec(shape, a.dtype)
 
 
-def _to_plain(x: Any) -> dict[str, Any]:
+def _to_plain(x: object) -> dict[str, Any]:
     """Returns an array as plain data, for a position."""
     array = elements.as_array(x)
     flat = array.ravel().tolist()
@@ -438,7 +438,7 @@ class Scan(nodes.Unary):
         """Returns the cardinality of the parent."""
         return self.parent.cardinality
 
-    def call(self, state: Any, element: Any) -> tuple[Any, Any]:
+    def call(self, state: object, element: object) -> tuple[Any, Any]:
         """Returns the next state and the new element.
 
         Raises:
@@ -455,7 +455,7 @@ class Scan(nodes.Unary):
         return state_made, elements.convert(made[1])
 
     def _spec(self) -> Any:
-        def output_spec(element: Any) -> Any:
+        def output_spec(element: object) -> Any:
             return elements.spec_of(self.call(self.initial, element)[1])
 
         return mapped_spec(output_spec, self.parent)

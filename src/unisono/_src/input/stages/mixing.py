@@ -39,7 +39,7 @@ class Parallel(cursors.Cursor, abc.ABC):
 class _Zipped(Parallel):
     """Reads one element of each source, and nests them."""
 
-    def __init__(self, sources: Sequence[cursors.Cursor], structure: Any) -> None:
+    def __init__(self, sources: Sequence[cursors.Cursor], structure: object) -> None:
         super().__init__(sources)
         self._structure = structure
 
@@ -78,7 +78,7 @@ class _Zipped(Parallel):
         self._return_to(state)
 
 
-def _fill_structure(structure: Any, parts: Sequence[Any]) -> Any:
+def _fill_structure(structure: object, parts: Sequence[Any]) -> Any:
     """Returns the structure with each number replaced by the part of that number."""
     # The most common structure, without a walk through it for each element.
     if type(structure) is tuple and all(type(s) is int for s in structure):
@@ -90,7 +90,7 @@ def _fill_structure(structure: Any, parts: Sequence[Any]) -> Any:
 class _ZippedRows:
     """Reads the same row of several tables, and nests them."""
 
-    def __init__(self, parts: Sequence[Any], structure: Any) -> None:
+    def __init__(self, parts: Sequence[Any], structure: object) -> None:
         self._parts, self._structure = parts, structure
 
     def element_at(self, index: int) -> Any:
@@ -222,7 +222,7 @@ class Concatenate(nodes.Node):
         return found
 
 
-def join_specs(a: Any, b: Any) -> Any:
+def join_specs(a: object, b: object) -> Any:
     """Returns the spec that elements of both specs fit.
 
     Raises:
@@ -252,7 +252,7 @@ class _OpenDataset:
         source: its cursor.
     """
 
-    def __init__(self, before: Any, place: int, source: cursors.Cursor) -> None:
+    def __init__(self, before: object, place: int, source: cursors.Cursor) -> None:
         self.before, self.place, self.source = before, place, source
 
 
@@ -380,7 +380,7 @@ class _Interleaved(cursors.Cursor):
         self._source.close()
 
 
-def plan_from(fn: Callable[..., Any], element: Any) -> nodes.Node:
+def plan_from(fn: Callable[..., Any], element: object) -> nodes.Node:
     """Calls a user's function and returns the plan of the dataset that it made.
 
     Raises:
@@ -389,7 +389,7 @@ def plan_from(fn: Callable[..., Any], element: Any) -> nodes.Node:
     return plan_of(mapping.call(fn, element), "map_func")
 
 
-def plan_of(made: Any, what: str) -> nodes.Node:
+def plan_of(made: object, what: str) -> nodes.Node:
     """Returns the plan of a dataset that the function `what` made.
 
     Raises:
@@ -451,7 +451,7 @@ def default_cycle() -> int:
     return os.cpu_count() or 1
 
 
-def structure_of(datasets: Any) -> tuple[tuple[nodes.Node, ...], Any]:
+def structure_of(datasets: object) -> tuple[tuple[nodes.Node, ...], Any]:
     """Returns the plans of nested datasets, and the nest with their numbers.
 
     Raises:
@@ -460,7 +460,7 @@ def structure_of(datasets: Any) -> tuple[tuple[nodes.Node, ...], Any]:
     """
     found: list[nodes.Node] = []
 
-    def add(x: Any) -> int:
+    def add(x: object) -> int:
         node = getattr(x, "_node", None)
         if not isinstance(node, nodes.Node):
             advice = " Use a tuple instead." if isinstance(x, list) else ""
@@ -472,7 +472,7 @@ def structure_of(datasets: Any) -> tuple[tuple[nodes.Node, ...], Any]:
         found.append(node)
         return len(found) - 1
 
-    def number_datasets(x: Any) -> Any:
+    def number_datasets(x: object) -> Any:
         if elements.is_structure(x):
             return nest.rebuild(x, [number_datasets(c) for c in nest.children(x)])
         return add(x)

@@ -145,7 +145,7 @@ def _pick(number: Any, weights: Any) -> np.int64:
 
 
 def sample(
-    inputs: Sequence[nodes.Node], weights: Any, order: seeds.Order, stop: bool
+    inputs: Sequence[nodes.Node], weights: object, order: seeds.Order, stop: bool
 ) -> nodes.Node:
     """Returns the plan of elements of inputs that are drawn at random.
 
@@ -206,7 +206,7 @@ _EVERY = 32
 _LARGE = 0.5
 
 
-def shares(given: Any, what: str, count: int | None = None) -> np.ndarray:
+def shares(given: object, what: str, count: int | None = None) -> np.ndarray:
     """Returns the share of each class, in float32; the sum is 1.
 
     Raises:
@@ -253,7 +253,7 @@ class Resampler:
     def __init__(self, class_fn: Callable[..., Any], target: np.ndarray) -> None:
         self._class_fn, self._target = class_fn, target
 
-    def pair_with_class(self, *parts: Any) -> tuple[Any, Any]:
+    def pair_with_class(self, *parts: object) -> tuple[Any, Any]:
         """Returns the class of an element, and the element.
 
         Raises:
@@ -340,5 +340,5 @@ def resample(
     return Choose(inputs, _plan(chosen), True)
 
 
-def _plan(dataset: Any) -> nodes.Node:
+def _plan(dataset: object) -> nodes.Node:
     return argument_checks.plan(dataset, "dataset")
