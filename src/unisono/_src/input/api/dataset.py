@@ -100,7 +100,7 @@ class Dataset(transforms.Transformations["Dataset"]):
         output_types: object = None,
         output_shapes: object = None,
         args: Sequence[Any] | None = None,
-        output_signature: object = None,
+        output_signature: elements.Spec = None,
         name: str | None = None,
     ) -> Dataset:
         """Returns a dataset of the elements that a generator function yields.
@@ -380,7 +380,7 @@ class Dataset(transforms.Transformations["Dataset"]):
     @staticmethod
     def load(
         path: argument_checks.Path,
-        element_spec: object = None,
+        element_spec: elements.Spec = None,
         compression: str | None = None,
         reader_func: Callable[[Dataset], Dataset] | None = None,
         wait: bool = False,
@@ -621,7 +621,9 @@ class Dataset(transforms.Transformations["Dataset"]):
         return state
 
 
-def _generator_spec(types: object, shapes: object, signature: object) -> Any:
+def _generator_spec(
+    types: object, shapes: object, signature: elements.Spec
+) -> elements.Spec:
     """Returns the spec of a generator's elements, in whichever way it was given.
 
     Raises:
@@ -645,9 +647,9 @@ def _generator_spec(types: object, shapes: object, signature: object) -> Any:
             "Either `output_signature` or `output_types` must be specified."
         )
     if shapes is None:
-        return elements.map_leaves(lambda t: specs.TensorSpec(None, t), types)
+        return elements.map_specs(lambda t: specs.TensorSpec(None, t), types)
     found = iter(_shapes_like(types, shapes))
-    return elements.map_leaves(lambda t: specs.TensorSpec(next(found), t), types)
+    return elements.map_specs(lambda t: specs.TensorSpec(next(found), t), types)
 
 
 def _shapes_like(types: object, shapes: object) -> list[Any]:

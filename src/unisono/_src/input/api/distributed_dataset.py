@@ -591,9 +591,9 @@ def _accept_position(index: int) -> None:
     """Accepts every position: no other worker shares the dataset."""
 
 
-def _per_replica_spec(spec: object, count: int) -> Any:
+def _per_replica_spec(spec: object, count: int) -> elements.Spec:
     """Returns a `PerReplicaSpec` of `count` replicas for each array of a spec."""
-    return elements.map_leaves(lambda s: specs.PerReplicaSpec(*[s] * count), spec)
+    return elements.map_specs(lambda s: specs.PerReplicaSpec(*[s] * count), spec)
 
 
 def _check_batched(node: nodes.Node, share: steps.Share) -> None:

@@ -196,7 +196,7 @@ class DatasetIterator(PositionedIterator):
         found = self._returned.popleft() if self._returned else self._read()
         return elements.present(found)
 
-    def _read(self) -> Any:
+    def _read(self) -> object:
         found = self._trail.read(1)
         if not len(found):
             raise StopIteration

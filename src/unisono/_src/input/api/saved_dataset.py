@@ -263,7 +263,7 @@ def _parse_index(fields: dict[str, Any]) -> _Index:
 
 
 def load(
-    path: str, spec: object, compression: object, wait: bool
+    path: str, spec: elements.Spec, compression: object, wait: bool
 ) -> list[element_files.SavedShard]:
     """Returns the shards of a saved dataset.
 

@@ -10,7 +10,6 @@ from typing import Any, Generic, Self, SupportsIndex, TypeVar
 
 import numpy as np
 
-from unisono._src.execution import specs
 from unisono._src.foundation import errors
 from unisono._src.input.plan import elements, nodes, seeds
 from unisono._src.input.sources import arrays
@@ -542,20 +541,15 @@ class Transformations(abc.ABC, Generic[_Dataset]):
             given["stride"],
             given["drop_remainder"],
             self._wrap_window,
-            self._wrap_window_spec,
         )
         return self._derive(node)
 
-    def _wrap_window(self, run: list[Any]) -> Any:
+    def _wrap_window(self, run: list[Any]) -> object:
         """Returns a window of elements, with a dataset for each component."""
         columns = elements.columns(run)
         return elements.map_leaves(
             lambda column: self._derive(arrays.Listed(tuple(column))), columns
         )
-
-    def _wrap_window_spec(self, spec: object) -> Any:
-        """Returns the spec of a window of elements of a spec."""
-        return elements.map_leaves(lambda s: specs.DatasetSpec(s), spec)
 
     def group_by_window(
         self,
@@ -607,7 +601,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
             )
         )
 
-    def _make_group(self, group: list[Any]) -> Any:
+    def _make_group(self, group: list[Any]) -> object:
         return self._derive(arrays.Listed(tuple(group)))
 
     def bucket_by_sequence_length(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from unisono._src.foundation.public_names import publish
 from unisono._src.input.stages import argument_checks

@@ -131,7 +131,7 @@ class Placed(cursors.OfSource):
         """Sets the position in the source."""
         self._source.set_state(state)
 
-    def _place(self, step: steps.Step) -> Any:
+    def _place(self, step: steps.Step) -> object:
         """Returns the values of a step, on the devices or on the host."""
         topology = self._topology
         is_split = topology.replicas > 1 and not topology.is_spread
@@ -159,7 +159,7 @@ class Placed(cursors.OfSource):
             return elements.present(parts[0])
         return elements.map_leaves(self._put_whole, parts[0])
 
-    def _put_whole(self, x: np.ndarray) -> Any:
+    def _put_whole(self, x: np.ndarray) -> object:
         """Puts an array on the one replica; text stays on the host."""
         if x.dtype.kind == "O":
             return elements.present(x)
@@ -174,7 +174,7 @@ class Placed(cursors.OfSource):
         whole = self._transfers.stack([rows[i : i + 1] for i in range(len(rows))])
         return self._from_stacked(whole)
 
-    def _put_parts(self, parts: Sequence[Any], even: bool) -> Any:
+    def _put_parts(self, parts: Sequence[Any], even: bool) -> object:
         """Puts one part on each replica of this worker.
 
         Args:

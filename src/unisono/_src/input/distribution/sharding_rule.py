@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable
-from typing import Any, final
+from typing import final
 
 from unisono._src.execution import specs
 from unisono._src.foundation import errors
@@ -292,7 +292,9 @@ def hints(node: nodes.Node) -> list[selecting.Shard]:
     ]
 
 
-def divided_spec(spec: Any, replicas: int, dynamic: bool = False) -> Any:
+def divided_spec(
+    spec: elements.Spec, replicas: int, dynamic: bool = False
+) -> elements.Spec:
     """Returns the spec of the part of a batch that each replica gets.
 
     Args:
@@ -301,7 +303,7 @@ def divided_spec(spec: Any, replicas: int, dynamic: bool = False) -> Any:
         dynamic: whether some may get fewer rows.
     """
 
-    def divide_leaf(s: Any) -> Any:
+    def divide_leaf(s: specs.TensorSpec) -> specs.TensorSpec:
         if not s.shape.rank:
             return s
         first = s.shape[0]
@@ -309,10 +311,10 @@ def divided_spec(spec: Any, replicas: int, dynamic: bool = False) -> Any:
         shape = (first // replicas if fixed else None, *s.shape[1:])
         return specs.TensorSpec(shape, s.dtype)
 
-    return elements.map_leaves(divide_leaf, spec)
+    return elements.map_specs(divide_leaf, spec)
 
 
-def empty_part(node: nodes.Node, workers: int, drops: bool, other: object) -> Any:
+def empty_part(node: nodes.Node, workers: int, drops: bool, other: object) -> object:
     """Returns what a replica gets after the last element; None drops the step.
 
     TensorFlow's rule: if any size in the spec is not fixed, it becomes zero, and the

@@ -39,18 +39,18 @@ class _TableRows:
         self._arrow = table.with_format("arrow", columns=typed) if typed else None
         self._others = table.with_format(None, columns=others) if others else None
 
-    def element_at(self, index: int) -> Any:
+    def element_at(self, index: int) -> object:
         if self._arrow is None:
             return hugging_face_columns.row(self._table[int(index)], {})
         return elements.map_leaves(lambda x: x[0], self.slice(index, index + 1))
 
-    def take(self, indices: np.ndarray, allocate: nodes.Allocate) -> Any:
+    def take(self, indices: np.ndarray, allocate: nodes.Allocate) -> object:
         return self._read([int(i) for i in indices])
 
-    def slice(self, start: int, stop: int) -> Any:
+    def slice(self, start: int, stop: int) -> object:
         return self._read(slice(int(start), int(stop)))
 
-    def _read(self, key: Any) -> Any:
+    def _read(self, key: Any) -> object:
         if self._arrow is None:
             return hugging_face_columns.batch(self._table[key])
         found = hugging_face_columns.arrays(self._arrow[key])
@@ -92,12 +92,12 @@ class HuggingFaceTable(nodes.Indexed):
         """Returns how many examples there are."""
         return len(self.source)
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         if len(self.source):
             return elements.spec_of(self.rows().element_at(0))
         return self._empty_spec()
 
-    def _empty_spec(self) -> Any:
+    def _empty_spec(self) -> elements.Spec:
         return hugging_face_columns.spec(self.source.with_format("arrow"))
 
     def __str__(self) -> str:
@@ -181,7 +181,7 @@ class _StreamExamples(cursors.Iterated):
         super().set_state(state)
 
 
-def _copy_stream(stream: Any) -> Any:
+def _copy_stream(stream: Any) -> object:
     """Returns a stream over the same data, with a position and an epoch of its own."""
     own = object.__new__(type(stream))
     # `copy.copy` will not do: the copy of a stream would share its `__dict__`. The
@@ -192,7 +192,7 @@ def _copy_stream(stream: Any) -> Any:
     return own
 
 
-def _last_part(stream: Any) -> Any:
+def _last_part(stream: Any) -> object:
     """Returns the part of a stream that gives its examples."""
     # `datasets` has no public name for it.
     return stream._ex_iterable  # noqa: SLF001
@@ -204,7 +204,7 @@ def _is_part(x: object) -> bool:
     return hasattr(x, "_init_state_dict")
 
 
-def _copy_part(part: object) -> Any:
+def _copy_part(part: object) -> object:
     """Returns a copy of a part and of all parts within it."""
     own = object.__new__(type(part))
     own.__dict__.update(part.__dict__)
@@ -254,7 +254,7 @@ class HuggingFaceStream(iterables.Loader):
         features = None if is_formatted else self.source.features
         return hugging_face_columns.types(features) if features else {}
 
-    def convert(self, element: object) -> Any:
+    def convert(self, element: object) -> object:
         """Returns an example as arrays that no one else will change."""
         found = hugging_face_columns.row(element, self._kinds)
         return elements.map_leaves(elements.copy_array, found)
@@ -269,7 +269,7 @@ class HuggingFaceStream(iterables.Loader):
         """Whether the rows are batches that `IterableDataset.batch` made."""
         return any(map(_is_batching, _parts(_last_part(self.source))))
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         element = nodes.first_element(self)
         if element is None:
             raise ValueError(

@@ -65,7 +65,7 @@ class _PyDatasetBatches(cursors.Cursor):
                     self._end()
         return found
 
-    def _make(self, number: int) -> Any:
+    def _make(self, number: int) -> object:
         """Returns one batch as arrays that no one else will change."""
         try:
             batch = elements.convert(

@@ -69,7 +69,7 @@ class TorchLoader(iterables.Repeatable):
             for sampler in _samplers(self.source)
         )
 
-    def _convert(self, element: object) -> Any:
+    def _convert(self, element: object) -> object:
         found = elements.convert(loader_structures.from_collated(element))
         return elements.map_leaves(elements.copy_array, found)
 

@@ -61,7 +61,7 @@ class Cursor(abc.ABC):
     def __iter__(self) -> Iterator[Any]:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> object:
         try:
             found = self.read(1)
         except StopIteration as e:
@@ -310,7 +310,7 @@ class Trail:
         self.read_so_far += passed
         return passed
 
-    def forget_failure(self) -> Any:
+    def forget_failure(self) -> object:
         """Takes back the position behind an exception, and returns it.
 
         It stays out until the exception has reached the reader; see `remember`.

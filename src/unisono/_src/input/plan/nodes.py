@@ -28,18 +28,18 @@ class Rows(Protocol):
     """Elements that can be read in any order, many at a time."""
 
     @abc.abstractmethod
-    def element_at(self, index: int) -> Any:
+    def element_at(self, index: int) -> object:
         """Returns the element at `index`."""
 
     @abc.abstractmethod
-    def take(self, indices: np.ndarray, allocate: Allocate) -> Any:
+    def take(self, indices: np.ndarray, allocate: Allocate) -> object:
         """Returns the elements at `indices` as a batch.
 
         The memory is new, or comes from `allocate`.
         """
 
     @abc.abstractmethod
-    def slice(self, start: int, stop: int) -> Any:
+    def slice(self, start: int, stop: int) -> object:
         """Returns consecutive elements as a batch; may share memory with the source."""
 
 
@@ -86,15 +86,15 @@ class Node(abc.ABC):
         """Returns the number of elements, `INFINITE` or `UNKNOWN`."""
 
     @functools.cached_property
-    def spec(self) -> Any:
+    def spec(self) -> elements.Spec:
         """Returns the shape and type of an element; a size that varies is None."""
         return self._spec()
 
     @abc.abstractmethod
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         """Computes `spec`, which keeps the result."""
 
-    def example(self) -> Any:
+    def example(self) -> object:
         """Returns a made-up element that fits the spec, for a dataset without any."""
         return zeros(self.spec)
 
@@ -144,7 +144,7 @@ class Unary(Node, abc.ABC):
 class Passing(Unary, abc.ABC):
     """A node that returns elements of its parent unchanged, maybe not all; abstract."""
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         return self.parent.spec
 
 
@@ -175,7 +175,7 @@ class Selecting(Passing, Indexed, abc.ABC):
             return RowLookup(rows, self.indices())
         return self.select_cursor(self.parent.cursor)
 
-    def example(self) -> Any:
+    def example(self) -> object:
         """Returns an example of the parent."""
         return self.parent.example()
 
@@ -287,7 +287,7 @@ def tells_spec(node: Node) -> bool:
     return not any(n.samples_spec for n in walk(node))
 
 
-def first_element(node: Node) -> Any:
+def first_element(node: Node) -> object:
     """Returns one element, or None if there is none.
 
     Nothing changes by it: no pass over a shuffled dataset is counted, no thread starts.
@@ -310,7 +310,7 @@ def _skip_disturbance(node: Node) -> Node | None:
     return node.parents[0] if node.keeps_spec else None
 
 
-def zeros(spec: object, unknown: int = 1) -> Any:
+def zeros(spec: object, unknown: int = 1) -> object:
     """Returns an element of zeros that fits a spec.
 
     Args:

@@ -88,7 +88,7 @@ class Ledger:
             return predicate
 
         @functools.wraps(predicate)
-        def ask(*given: object) -> Any:
+        def ask(*given: object) -> object:
             answer = predicate(*given)
             number = len(noted.seen)
             if number < _ANSWERS:

@@ -15,7 +15,7 @@ import numpy as np
 from unisono._src.execution import specs
 from unisono._src.foundation import errors, printable
 from unisono._src.foundation.public_names import publish
-from unisono._src.input.plan import cursors, nodes
+from unisono._src.input.plan import cursors, elements, nodes
 
 
 def masked_checksums(records: Iterable[bytes]) -> np.ndarray:
@@ -487,7 +487,7 @@ class Files(nodes.Node):
         """Returns a cursor over the records, file after file."""
         return _READERS[self.kind](self)
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         return specs.TensorSpec((), object)
 
     def __str__(self) -> str:

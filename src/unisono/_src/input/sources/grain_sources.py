@@ -170,7 +170,7 @@ class Parquet(nodes.Node):
         """Returns a cursor over the rows, file after file."""
         return _ParquetRows(self.files)
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         element = nodes.first_element(self)
         if element is None:
             raise ValueError(
@@ -190,7 +190,7 @@ class _Records:
     def __init__(self, source: Any, paths: Sequence[str]) -> None:
         self._source, self._paths = source, paths
 
-    def element_at(self, index: int) -> Any:
+    def element_at(self, index: int) -> object:
         return self._read([int(index)])[0]
 
     def _read(self, indices: list[int]) -> list[bytes]:
@@ -200,13 +200,13 @@ class _Records:
         except RuntimeError as e:
             raise _unreadable_error(self._paths, "ArrayRecord", e) from e
 
-    def take(self, indices: np.ndarray, allocate: nodes.Allocate = np.empty) -> Any:
+    def take(self, indices: np.ndarray, allocate: nodes.Allocate = np.empty) -> object:
         found = self._read([int(i) for i in indices])
         out = np.empty(len(found), object)
         out[:] = found
         return out
 
-    def slice(self, start: int, stop: int) -> Any:
+    def slice(self, start: int, stop: int) -> object:
         return self.take(np.arange(start, stop))
 
 
@@ -257,7 +257,7 @@ class ArrayRecord(nodes.Indexed):
         """Returns how many records the files have."""
         return len(self._source)
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         return specs.TensorSpec((), object)
 
     def __str__(self) -> str:

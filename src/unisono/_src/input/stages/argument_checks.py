@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -141,7 +141,9 @@ def optional(check: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
     return functools.partial(_check_optional, check)
 
 
-def _check_optional(check: Callable[[Any, str], Any], value: object, what: str) -> Any:
+def _check_optional(
+    check: Callable[[Any, str], Any], value: object, what: str
+) -> object:
     return None if value is None else check(value, what)
 
 
@@ -360,13 +362,13 @@ def paths(given: object, what: str) -> tuple[str, ...]:
     return tuple(name for part in given for name in paths(part, what))
 
 
-def call_generator(make: Callable[[], Any]) -> Any:
+def call_generator(make: Callable[[], Any]) -> Iterable[Any]:
     """Calls a generator function and returns its result, which can be iterated.
 
     Raises:
         InvalidArgumentError: the result cannot be iterated.
     """
-    made = make()
+    made: Iterable[Any] = make()
     if not hasattr(made, "__iter__") and not hasattr(made, "__getitem__"):
         raise errors.InvalidArgumentError(
             "The `generator` of from_generator must yield elements or return an "

@@ -14,7 +14,7 @@ from unisono._src.input.stages import argument_checks as checks
 _Check = Callable[[Any, str], Any]
 
 
-def _pass(value: object, _: str) -> Any:
+def _pass(value: object, _: str) -> object:
     return value
 
 

@@ -11,9 +11,13 @@ import numpy as np
 
 from unisono._src.execution import specs
 from unisono._src.foundation import errors, nest
+from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.input.plan import cursors, elements, host_buffers, nodes
 from unisono._src.input.stages import argument_checks
 from unisono._src.input.stages.selecting import Make
+
+# A shape whose sizes may be None.
+_Shape = TensorShape | tuple[int | None, ...]
 
 
 class _Batches(cursors.OfSource, abc.ABC):
@@ -26,7 +30,7 @@ class _Batches(cursors.OfSource, abc.ABC):
         self._buffers = host_buffers.Buffers()
 
     @abc.abstractmethod
-    def _make(self, block: object) -> Any:
+    def _make(self, block: Sequence[Any]) -> object:
         """Returns the batch of some elements."""
 
     def read(self, count: int) -> list[Any]:
@@ -61,7 +65,7 @@ class _Batches(cursors.OfSource, abc.ABC):
 class _Stacked(_Batches):
     """Stacks elements into batches."""
 
-    def _make(self, block: Any) -> Any:
+    def _make(self, block: Sequence[Any]) -> object:
         return elements.stack(block, self._buffers.allocate)
 
 
@@ -78,7 +82,7 @@ class _Gathered(_Batches):
         # Only `arrays.Table` has it.
         self._only = getattr(rows, "only", None)
 
-    def _make(self, block: object) -> Any:
+    def _make(self, block: Sequence[Any]) -> object:
         if isinstance(block, range) and block.step == 1:
             # Neighbouring rows are a view; nothing is copied.
             if self._only is not None:
@@ -87,9 +91,9 @@ class _Gathered(_Batches):
         return self._rows.take(np.asarray(block, np.intp), self._buffers.allocate)
 
 
-def batched_spec(spec: object, size: int | None) -> Any:
+def batched_spec(spec: object, size: int | None) -> elements.Spec:
     """Returns the spec of a batch of elements; a size of None is not fixed."""
-    return elements.map_leaves(
+    return elements.map_specs(
         lambda s: specs.TensorSpec(
             None if s.shape.rank is None else (size, *s.shape), s.dtype
         ),
@@ -133,7 +137,7 @@ class Batch(Batching):
             return _Gathered(rows, parent.indices(), self.size, self.drop)
         return _Stacked(parent.cursor(), self.size, self.drop)
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         return batched_spec(self.parent.spec, self.size if self.drop else None)
 
     def __str__(self) -> str:
@@ -148,7 +152,7 @@ class _Padded(_Batches):
         super().__init__(source, node.size, node.drop)
         self._node = node
 
-    def _make(self, block: Any) -> Any:
+    def _make(self, block: Sequence[Any]) -> object:
         columns = [list(elements.leaves(e)) for e in block]
         shapes = list(elements.leaves(self._node.shapes))
         values = list(elements.leaves(self._node.values))
@@ -159,7 +163,7 @@ class _Padded(_Batches):
         return elements.map_leaves(lambda _: next(padded), block[0])
 
 
-def _pad(column: Sequence[Any], wanted: Any, value: Any) -> np.ndarray:
+def _pad(column: Sequence[Any], wanted: TensorShape, value: object) -> np.ndarray:
     """Returns arrays padded with a value to one shape, and stacked.
 
     Args:
@@ -189,7 +193,7 @@ def _pad(column: Sequence[Any], wanted: Any, value: Any) -> np.ndarray:
     return out
 
 
-def _too_large_error(arrays: Sequence[np.ndarray], wanted: Any) -> Exception:
+def _too_large_error(arrays: Sequence[np.ndarray], wanted: TensorShape) -> Exception:
     """Returns the error for an element that does not fit into its padded shape."""
     worst = max((a.shape for a in arrays), key=lambda s: s)
     return errors.DataLossError(
@@ -215,7 +219,7 @@ class PaddedBatch(Batching):
         """Returns a cursor that reads batch after batch."""
         return _Padded(self.parent.cursor(), self)
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         return batched_spec(self.shapes, self.size if self.drop else None)
 
     def __str__(self) -> str:
@@ -263,7 +267,7 @@ class Stream(cursors.Cursor):
             self._row = stop
         return found
 
-    def take(self, count: int) -> Any:
+    def take(self, count: int) -> object:
         """Returns the next `count` rows as a batch; fewer at the end, None after it."""
         parts: list[Any] = []
         missing = count
@@ -312,7 +316,7 @@ class Stream(cursors.Cursor):
         self._source.close()
 
 
-def _row(batch: object, row: int) -> Any:
+def _row(batch: object, row: int) -> object:
     return elements.map_leaves(lambda x: x[row], batch)
 
 
@@ -335,11 +339,10 @@ class Unbatch(nodes.Unary):
         """Returns a cursor that reads row after row."""
         return Stream(self.parent.cursor())
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         check_rows(self.parent.spec, "unbatch")
-        return elements.map_leaves(
-            lambda s: specs.TensorSpec(s.shape[1:], s.dtype),
-            self.parent.spec,
+        return elements.map_specs(
+            lambda s: specs.TensorSpec(s.shape[1:], s.dtype), self.parent.spec
         )
 
     @property
@@ -400,7 +403,7 @@ class Rebatch(nodes.Unary):
         """Returns a cursor that reads batch after batch."""
         return _Rebatched(self.parent.cursor(), self.sizes, self.drop)
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         check_rows(self.parent.spec, "rebatch")
         size = self.sizes[0] if len(set(self.sizes)) == 1 else None
         leaves = elements.leaves(self.parent.spec)
@@ -408,9 +411,8 @@ class Rebatch(nodes.Unary):
         fixed = self.drop or all(
             n is not None and size and n % size == 0 for n in given
         )
-        inner = elements.map_leaves(
-            lambda s: specs.TensorSpec(s.shape[1:], s.dtype),
-            self.parent.spec,
+        inner = elements.map_specs(
+            lambda s: specs.TensorSpec(s.shape[1:], s.dtype), self.parent.spec
         )
         return batched_spec(inner, size if fixed else None)
 
@@ -418,7 +420,7 @@ class Rebatch(nodes.Unary):
         return f"Rebatch({', '.join(map(str, self.sizes))})"
 
 
-def _loosen(shape: Any, certain: bool) -> Any:
+def _loosen(shape: TensorShape, certain: bool) -> TensorShape | tuple[None, ...]:
     """Returns a shape; without its sizes if it is only that of the first element."""
     return shape if certain or shape.rank is None else (None,) * len(shape)
 
@@ -439,10 +441,11 @@ def find_padding(
         TypeError: a value cannot be of the type of its component.
     """
     found = list(elements.leaves(spec))
+    wanted: list[_Shape | None]
     if shapes is None:
         wanted = [_loosen(s.shape, certain) for s in found]
     else:
-        wanted = _flat_shapes(spec, shapes)
+        wanted = [*_flat_shapes(spec, shapes)]
     for s, shape in zip(found, wanted, strict=True):
         if s.shape.rank is None or shape is None:
             raise ValueError(
@@ -465,13 +468,13 @@ def find_padding(
     )
 
 
-def _is_too_small(padded: Any, shape: Any) -> bool:
+def _is_too_small(padded: _Shape, shape: TensorShape) -> bool:
     """Whether an element surely does not fit into a padded shape."""
     pairs = zip(padded, shape, strict=True)
     return any(p is not None and n is not None and p < n for p, n in pairs)
 
 
-def _flat_shapes(spec: object, shapes: object) -> list[Any]:
+def _flat_shapes(spec: object, shapes: object) -> list[tuple[int | None, ...] | None]:
     """Returns the shapes in the order of the components; a shape is itself a tuple."""
     if not elements.is_structure(spec):
         return [argument_checks.shape(shapes, "padded_shapes")]

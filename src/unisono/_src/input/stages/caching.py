@@ -7,6 +7,7 @@ import dataclasses
 import os
 import secrets
 import threading
+from collections.abc import Sequence
 from typing import Any, final
 
 from unisono._src.foundation import errors, printable
@@ -73,7 +74,7 @@ class _Cached(cursors.Cursor):
                 self._source.set_state(self._origin)
         return self._source
 
-    def read(self, count: int) -> Any:
+    def read(self, count: int) -> Sequence[Any]:
         kept = self._stored_elements()
         if kept is None and self._next == len(self._seen):
             found = self._read_more(count)
@@ -117,7 +118,7 @@ class _Cached(cursors.Cursor):
             self._source = None
 
 
-def _freeze(element: object) -> Any:
+def _freeze(element: object) -> object:
     """Makes the arrays read-only: a reader must not change what others will get."""
     return elements.map_leaves(elements.freeze, element)
 
@@ -162,7 +163,7 @@ class _Filling(cursors.Cursor):
         # A pass that lost an element to an exception must not become the file.
         self._has_failed = False
 
-    def read(self, count: int) -> Any:
+    def read(self, count: int) -> Sequence[Any]:
         if self._over:
             return []
         if self._file is None and not self._has_failed:

@@ -33,7 +33,7 @@ from unisono._src.input.plan import cursors, elements, nodes
 from unisono._src.input.sources import arrays, files
 
 
-def layout(element: object, leaf: Callable[[Any], Any] = lambda _: None) -> Any:
+def layout(element: object, leaf: Callable[[Any], Any] = lambda _: None) -> object:
     """Returns the structure of an element, with `leaf(x)` in place of each leaf.
 
     >>> layout({"a": 1, "b": (2, 3)})
@@ -74,18 +74,18 @@ def fill(made: object, leaf: Callable[[Any], Any]) -> Any:
 
 # Cached, so that equal names give the same type: elements of one dataset must agree.
 @functools.cache
-def _named_tuple_type(name: str, *fields: str) -> Any:
+def _named_tuple_type(name: str, *fields: str) -> type[tuple[Any, ...]]:
     return collections.namedtuple(name, fields)
 
 
-def spec_to_json(spec: object) -> Any:
+def spec_to_json(spec: object) -> object:
     """Returns the specs of an element as JSON data.
 
     Raises:
         TypeError: one of them does not describe an array.
     """
 
-    def convert_leaf(s: object) -> Any:
+    def convert_leaf(s: object) -> object:
         if not isinstance(s, specs.TensorSpec):
             raise TypeError(
                 f"Only arrays can be written, and the dataset has {s}. Make arrays "
@@ -100,13 +100,16 @@ def spec_to_json(spec: object) -> Any:
     return layout(spec, convert_leaf)
 
 
-def spec_from_json(made: object) -> Any:
+def spec_from_json(made: object) -> elements.Spec:
     """Returns the specs that `from_spec` made JSON data of."""
-    return fill(made, lambda s: specs.TensorSpec(s["shape"], _dtype(s["dtype"])))
+    found: elements.Spec = fill(
+        made, lambda s: specs.TensorSpec(s["shape"], _dtype(s["dtype"]))
+    )
+    return found
 
 
-def _dtype(name: str) -> Any:
-    return object if name == "string" else np.dtype(name)
+def _dtype(name: str) -> np.dtype:
+    return np.dtype(object if name == "string" else name)
 
 
 _MAGIC = b"unisono-cache-3\n"
@@ -204,7 +207,7 @@ class _Contents:
         self._at = end + _pad(size)
         return self._contents[start:end]
 
-    def _read_text(self, shape: list[int]) -> Any:
+    def _read_text(self, shape: list[int]) -> object:
         lengths = self._read("<i8", [math.prod(shape)]).tolist()
         if min(lengths, default=0) < 0:
             raise ValueError("it has a text of negative length")
@@ -268,7 +271,7 @@ class ElementReader(cursors.Cursor):
     """
 
     # Of an object whose `__init__` did not end, too.
-    _file: Any = None
+    _file: BinaryIO | None = None
 
     def __init__(
         self,
@@ -283,7 +286,7 @@ class ElementReader(cursors.Cursor):
         self._next = self._at = 0
         self._over = False
 
-    def _open(self) -> Any:
+    def _open(self) -> BinaryIO:
         if self._file is None:
             self._file = files.open_file(self._path, self._compression)
             try:
@@ -330,7 +333,7 @@ class ElementReader(cursors.Cursor):
             f"{error or type(error).__name__}."
         ) from error
 
-    def _read_one(self, file: BinaryIO) -> Any:
+    def _read_one(self, file: BinaryIO) -> object:
         """Returns the next element; at the end of the data, notes that it is over."""
         mark, number, length = self._read_head(file)
         contents = self._read_exactly(file, length)
@@ -436,7 +439,7 @@ class SavedShard(nodes.Node):
     path: str
     compression: str | None
     count: int
-    signature: Any
+    signature: elements.Spec
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that reads the file.
@@ -461,7 +464,7 @@ class SavedShard(nodes.Node):
         """Returns how many elements the file has."""
         return self.count
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         return self.signature
 
     def __str__(self) -> str:

@@ -124,7 +124,7 @@ class TakeWhile(nodes.Passing):
         return nodes.UNKNOWN
 
 
-def _content(x: object) -> Any:
+def _content(x: object) -> object:
     """Returns shape and content of an array as a value that can be hashed."""
     array = elements.as_array(x)
     # The bytes of an array of objects, as text is, are only addresses.

@@ -9,6 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
+from unisono._src.execution import specs
 from unisono._src.foundation import errors
 from unisono._src.input.plan import cursors, elements, nodes, seeds
 from unisono._src.input.stages import argument_checks, batching, mapping, mixing
@@ -189,7 +190,7 @@ class GroupByWindow(nodes.Unary, nodes.Disturbed):
     reduce_fn: Callable[[Any, Any], Any]
     size_fn: Callable[[Any], Any]
     wrap: Callable[[list[Any]], Any]
-    told: Any = None
+    told: elements.Spec = None
     order: seeds.Order = dataclasses.field(default_factory=seeds.draw_order)
     samples_spec = True
     cardinality = nodes.UNKNOWN
@@ -211,7 +212,7 @@ class GroupByWindow(nodes.Unary, nodes.Disturbed):
         made = self.reduce_fn(np.int64(key), self.wrap(group))
         return mixing.plan_of(made, "reduce_func")
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         if self.told is not None:
             return self.told
         return mapping.mapped_spec(lambda e: self.make_plan(0, [e]).spec, self.parent)
@@ -279,7 +280,6 @@ class Window(nodes.Unary):
         stride: the distance between the elements of a window.
         drop: whether windows that are too short are dropped.
         wrap: makes a window of a list of elements.
-        wrap_spec: makes the spec of a window of the spec of an element.
     """
 
     size: int
@@ -287,17 +287,16 @@ class Window(nodes.Unary):
     stride: int
     drop: bool
     wrap: Callable[[list[Any]], Any]
-    wrap_spec: Callable[[Any], Any]
     samples_spec = True
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that reads window after window."""
         return _Windows(self.parent.cursor(), self)
 
-    def _spec(self) -> Any:
-        return self.wrap_spec(self.parent.spec)
+    def _spec(self) -> elements.Spec:
+        return elements.map_specs(specs.DatasetSpec, self.parent.spec)
 
-    def example(self) -> Any:
+    def example(self) -> object:
         """Returns a window of one element."""
         return self.wrap([self.parent.example()])
 
@@ -375,7 +374,7 @@ class Buckets:
         """Returns how many elements of a bucket make a batch."""
         return int(self._sizes[bucket])
 
-    def batch(self, bucket: Any, group: Any) -> Any:
+    def batch(self, bucket: Any, group: Any) -> object:
         """Returns a dataset of one batch, made of the elements of a bucket."""
         size = self._sizes[bucket]
         if self.padding is None:
@@ -391,6 +390,6 @@ class Buckets:
         )
 
 
-def _fill_sizes(spec: Any, size: int) -> Any:
+def _fill_sizes(spec: Any, size: int) -> object:
     """Returns the padded shape with every size that is not fixed set to `size`."""
     return type(spec)([size if n is None else n for n in spec.shape], spec.dtype)

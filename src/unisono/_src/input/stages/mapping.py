@@ -23,7 +23,7 @@ _WORTH_A_THREAD = 200e-6
 _SAMPLES = 8
 
 
-def call(fn: Callable[..., Any], element: object) -> Any:
+def call(fn: Callable[..., Any], element: object) -> object:
     """Calls a user's function; a tuple is passed as several arguments.
 
     Raises:
@@ -42,7 +42,7 @@ def call(fn: Callable[..., Any], element: object) -> Any:
         ) from e
 
 
-def apply(fn: Callable[..., Any], element: object) -> Any:
+def apply(fn: Callable[..., Any], element: object) -> object:
     """Returns the element that `map` makes of an element."""
     result = call(fn, element)
     if isinstance(result, list):
@@ -52,7 +52,7 @@ def apply(fn: Callable[..., Any], element: object) -> Any:
     return elements.convert(result)
 
 
-def apply_and_copy(fn: Callable[..., Any], element: object) -> Any:
+def apply_and_copy(fn: Callable[..., Any], element: object) -> object:
     """Returns what `apply` returns, in memory of its own.
 
     The function may fill one array again and again, and the reader may keep elements.
@@ -97,7 +97,7 @@ class _Unread:
     def __init__(self, exception: Exception) -> None:
         self._exception = exception
 
-    def result(self) -> Any:
+    def result(self) -> object:
         """Raises the exception of the source."""
         try:
             raise self._exception
@@ -291,7 +291,7 @@ class Map(nodes.Unary, nodes.Disturbed):
         """Returns the same map in this process: one element needs no other process."""
         return self if self.run is None else Map(self.parent, self.fn)
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         return mapped_spec(lambda e: elements.spec_of(apply(self.fn, e)), self.parent)
 
     def __str__(self) -> str:
@@ -305,7 +305,9 @@ def lending_cursor(node: nodes.Node) -> cursors.Cursor:
     return node.cursor()
 
 
-def mapped_spec(spec_of: Callable[[Any], Any], parent: nodes.Node) -> Any:
+def mapped_spec(
+    spec_of: Callable[[Any], elements.Spec], parent: nodes.Node
+) -> elements.Spec:
     """Returns the spec of a function's results, found with the first element.
 
     Where a size of the elements is not fixed, the function is called a second time with
@@ -321,7 +323,7 @@ def mapped_spec(spec_of: Callable[[Any], Any], parent: nodes.Node) -> Any:
         sample = parent.example()
     found = spec_of(sample)
     if any(s.shape.rank is None for s in elements.leaves(wanted)):
-        return elements.map_leaves(lambda s: specs.TensorSpec(None, s.dtype), found)
+        return elements.map_specs(lambda s: specs.TensorSpec(None, s.dtype), found)
     if not any(None in (s.shape or ()) for s in elements.leaves(wanted)):
         return found
     try:
@@ -332,14 +334,14 @@ def mapped_spec(spec_of: Callable[[Any], Any], parent: nodes.Node) -> Any:
     if [p for p, _ in elements.paths(found)] != [p for p, _ in elements.paths(other)]:
         return found
     others = iter(elements.leaves(other))
-    return elements.map_leaves(lambda s: merge_specs(s, next(others)), found)
+    return elements.map_specs(lambda s: merge_specs(s, next(others)), found)
 
 
-def _shrink(sample: object, wanted: object) -> Any:
+def _shrink(sample: object, wanted: object) -> object:
     """Returns the sample with another size along every axis that is not fixed."""
     specs_ = iter(elements.leaves(wanted))
 
-    def one(x: object) -> Any:
+    def one(x: object) -> object:
         array, spec = elements.as_array(x), next(specs_)
         for axis, size in enumerate(spec.shape or ()):
             if size is None:
@@ -353,7 +355,7 @@ def _shrink(sample: object, wanted: object) -> Any:
     return elements.map_leaves(one, sample)
 
 
-def merge_specs(a: Any, b: Any) -> Any:
+def merge_specs(a: Any, b: Any) -> specs.TypeSpec:
     """Returns the spec that arrays of both specs fit; None where sizes differ."""
     if isinstance(a, specs.DatasetSpec):
         return a
@@ -373,7 +375,7 @@ def _to_plain(x: object) -> dict[str, Any]:
     return {"type": str(array.dtype), "shape": list(array.shape), "values": flat}
 
 
-def _from_plain(saved: dict[str, Any]) -> Any:
+def _from_plain(saved: dict[str, Any]) -> object:
     """Returns the array of which `_to_plain` made plain data."""
     flat = np.empty(len(saved["values"]), saved["type"])
     for index, value in enumerate(saved["values"]):
@@ -454,8 +456,8 @@ class Scan(nodes.Unary):
         elements.check_same_types(state, state_made, "The state of scan")
         return state_made, elements.convert(made[1])
 
-    def _spec(self) -> Any:
-        def output_spec(element: object) -> Any:
+    def _spec(self) -> elements.Spec:
+        def output_spec(element: object) -> elements.Spec:
             return elements.spec_of(self.call(self.initial, element)[1])
 
         return mapped_spec(output_spec, self.parent)

@@ -93,16 +93,16 @@ class _ZippedRows:
     def __init__(self, parts: Sequence[Any], structure: object) -> None:
         self._parts, self._structure = parts, structure
 
-    def element_at(self, index: int) -> Any:
+    def element_at(self, index: int) -> object:
         return _fill_structure(
             self._structure, [p.element_at(index) for p in self._parts]
         )
 
-    def take(self, indices: np.ndarray, allocate: nodes.Allocate) -> Any:
+    def take(self, indices: np.ndarray, allocate: nodes.Allocate) -> object:
         taken = [p.take(indices, allocate) for p in self._parts]
         return _fill_structure(self._structure, taken)
 
-    def slice(self, start: int, stop: int) -> Any:
+    def slice(self, start: int, stop: int) -> object:
         return _fill_structure(
             self._structure, [p.slice(start, stop) for p in self._parts]
         )
@@ -128,7 +128,7 @@ class Zip(nodes.Indexed):
             return nodes.RowLookup(rows, self.indices())
         return _Zipped([n.cursor() for n in self.inputs], self.structure)
 
-    def rows(self) -> Any:
+    def rows(self) -> _ZippedRows | None:
         """Returns a table if every input is all rows of one, in order; else None."""
         inputs = [n for n in self.inputs if isinstance(n, nodes.Indexed)]
         parts = [n.rows() for n in inputs]
@@ -147,8 +147,11 @@ class Zip(nodes.Indexed):
         """Returns the cardinality of the shortest input."""
         return nodes.shortest_cardinality([n.cardinality for n in self.inputs])
 
-    def _spec(self) -> Any:
-        return _fill_structure(self.structure, [n.spec for n in self.inputs])
+    def _spec(self) -> elements.Spec:
+        made: elements.Spec = _fill_structure(
+            self.structure, [n.spec for n in self.inputs]
+        )
+        return made
 
 
 @final
@@ -215,14 +218,14 @@ class Concatenate(nodes.Node):
             return nodes.INFINITE
         return nodes.UNKNOWN if nodes.UNKNOWN in found else sum(found)
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         found = self.inputs[0].spec
         for other in self.inputs[1:]:
             found = join_specs(found, other.spec)
         return found
 
 
-def join_specs(a: object, b: object) -> Any:
+def join_specs(a: object, b: object) -> elements.Spec:
     """Returns the spec that elements of both specs fit.
 
     Raises:
@@ -239,7 +242,7 @@ def join_specs(a: object, b: object) -> Any:
             f"same structure and element types, received {a} and {b}."
         )
     others = iter(elements.leaves(b))
-    return elements.map_leaves(lambda s: mapping.merge_specs(s, next(others)), a)
+    return elements.map_specs(lambda s: mapping.merge_specs(s, next(others)), a)
 
 
 @final
@@ -439,7 +442,7 @@ class Interleave(nodes.Unary, nodes.Disturbed):
             element = self.parent.example()
         return plan_from(self.fn, element)
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         return mapping.mapped_spec(lambda e: plan_from(self.fn, e).spec, self.parent)
 
     def __str__(self) -> str:
@@ -472,7 +475,7 @@ def structure_of(datasets: object) -> tuple[tuple[nodes.Node, ...], Any]:
         found.append(node)
         return len(found) - 1
 
-    def number_datasets(x: object) -> Any:
+    def number_datasets(x: object) -> object:
         if elements.is_structure(x):
             return nest.rebuild(x, [number_datasets(c) for c in nest.children(x)])
         return add(x)

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from unisono._src.foundation import thread_priority
@@ -146,7 +146,7 @@ class _Tank:
         if self.is_waiting:
             self.news.put(None)
 
-    def read(self) -> Any:
+    def read(self) -> object:
         """Returns the next element, a `_ReadFailure` or an `_End`."""
         before = self.trail.read_so_far
         try:
@@ -254,7 +254,7 @@ class Ahead(ProcessBound, cursors.Cursor):
         self._tank = tank
         return tank
 
-    def read(self, count: int) -> Any:
+    def read(self, count: int) -> Sequence[Any]:
         """Returns the next elements, and waits for the thread if it must."""
         if self._is_closed:
             return []

@@ -9,6 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
+from unisono._src.execution import specs
 from unisono._src.foundation import errors
 from unisono._src.input.plan import cursors, elements, nodes, seeds
 from unisono._src.input.stages import (
@@ -89,7 +90,7 @@ class Choose(nodes.Node):
         sources = [n.cursor() for n in self.inputs]
         return _Chosen(self.choices.cursor(), sources, self.stop)
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         return mixing.Concatenate(self.inputs).spec
 
 
@@ -100,7 +101,11 @@ def choose(inputs: Sequence[nodes.Node], choices: nodes.Node, stop: bool) -> nod
         TypeError: the choices are no whole numbers, or the inputs' elements differ.
     """
     spec = choices.spec
-    if elements.is_structure(spec) or spec.shape != () or spec.dtype.kind not in "iu":
+    if (
+        not isinstance(spec, specs.TensorSpec)
+        or spec.shape != ()
+        or spec.dtype.kind not in "iu"
+    ):
         raise TypeError(
             "Elements of `choice_dataset` must be single whole numbers, as of "
             f"Dataset.range; those of the given one are {spec}."
@@ -128,7 +133,7 @@ def _draw_numbers(generator: np.random.Generator, size: int) -> np.ndarray:
     return generator.integers(0, 1 << 32, size)
 
 
-def _pick(number: Any, weights: Any) -> np.int64:
+def _pick(number: int, weights: np.ndarray) -> np.int64:
     """Returns the dataset that a random number below 2**32 means, by these weights.
 
     >>> int(_pick(1 << 31, np.float32([1, 3]))), int(_pick(1, np.float32([1, 3])))
@@ -182,9 +187,9 @@ def sample(
     return Choose(tuple(given), drawn, stop)
 
 
-def _check_weights(spec: Any, count: int) -> None:
+def _check_weights(spec: elements.Spec, count: int) -> None:
     """Raises unless elements are arrays of one floating-point number per dataset."""
-    if elements.is_structure(spec) or spec.dtype.kind not in "fV":
+    if not isinstance(spec, specs.TensorSpec) or spec.dtype.kind not in "fV":
         raise TypeError(
             "Elements of a dataset of `weights` must be arrays of floating-point "
             f"numbers; those of the given one are {spec}."
@@ -273,17 +278,21 @@ class Resampler:
         """Returns the counts of the classes before the first element."""
         return np.full(self._target.size, _PRIOR, np.int64)
 
-    def estimate(self, seen: Any, classes: Any) -> tuple[Any, Any]:
+    def estimate(
+        self, seen: np.ndarray, classes: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Returns the counts after some more elements, and shares for the next ones."""
         seen = seen + np.bincount(classes, minlength=self._target.size)
         return seen, np.tile((seen / seen.sum()).astype(np.float32), (_EVERY, 1))
 
-    def accepts(self, initial: Any, chance: Any, pair: Any) -> bool:
+    def accepts(
+        self, initial: np.ndarray, chance: np.ndarray, pair: tuple[int, object]
+    ) -> bool:
         """Whether an element is kept, by a random number."""
         kept, _ = mixture(np.asarray(initial), self._target)
         return bool(chance < kept[pair[0]])
 
-    def choose_source(self, initial: Any, chance: Any) -> np.int64:
+    def choose_source(self, initial: np.ndarray, chance: np.ndarray) -> np.int64:
         """Returns 0 if an element comes from the data as it is, 1 otherwise."""
         _, original = mixture(np.asarray(initial), self._target)
         return np.int64(chance >= original)
@@ -326,7 +335,7 @@ def resample(
         found = classes.scan(steps.initial_counts(), steps.estimate).unbatch()
 
     # Two streams of random numbers, one to drop elements and one to choose the source.
-    def chances(number: int) -> Any:
+    def chances(number: int) -> object:
         drawn = dataset.random(
             None if seed is None else seed + number, rerandomize_each_iteration=True
         )

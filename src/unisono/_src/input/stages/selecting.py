@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from unisono._src.foundation import errors
@@ -23,7 +23,7 @@ class _TakeCursor(cursors.Derived):
         super().__init__(source)
         self._left = count
 
-    def read(self, count: int) -> Any:
+    def read(self, count: int) -> Sequence[Any]:
         found = self._source.read(min(count, self._left))
         self._left -= len(found)
         return found
@@ -67,7 +67,7 @@ class _SkipCursor(cursors.Derived):
         super().__init__(source)
         self._left = count
 
-    def read(self, count: int) -> Any:
+    def read(self, count: int) -> Sequence[Any]:
         # Not in `__init__`: whoever makes a cursor only to ask for its position, or to
         # set one, must not wait for elements.
         if self._left:
@@ -193,7 +193,7 @@ class _RepeatCursor(cursors.Cursor):
         self._any = False
         self._over = count == 0
 
-    def read(self, count: int) -> Any:
+    def read(self, count: int) -> Sequence[Any]:
         if self._over:
             return []
         found = self._source.read(count)
@@ -298,7 +298,7 @@ class _Counted(cursors.Derived):
         super().__init__(source)
         self._expected, self._seen = expected, 0
 
-    def read(self, count: int) -> Any:
+    def read(self, count: int) -> Sequence[Any]:
         found = self._source.read(count)
         self._seen += len(found)
         is_over = len(found) < count

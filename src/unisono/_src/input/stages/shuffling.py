@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from unisono._src.execution import specs
-from unisono._src.input.plan import cursors, nodes
+from unisono._src.input.plan import cursors, elements, nodes
 from unisono._src.input.plan.seeds import Order
 from unisono._src.input.stages.selecting import Make
 
@@ -454,5 +454,5 @@ class RandomNumbers(nodes.Node, nodes.Disturbed):
         """Returns a copy whose passes are not counted."""
         return dataclasses.replace(self, order=self.order.separate_copy())
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         return specs.TensorSpec((), np.int64)
