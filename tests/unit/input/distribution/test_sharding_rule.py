@@ -32,7 +32,7 @@ def of_worker(dataset, policy, share):
         dataset._node, decision, share.workers, share.worker
     )
     is_common = decision.kind == sharding_rule.Policy.DATA
-    cursor = steps.Cut(node.cursor(), share, decision.size, is_common)
+    cursor = steps.BatchSteps(node.cursor(), share, decision.size, is_common)
     return [lists(step.parts()) for step in cursor]
 
 

@@ -60,7 +60,7 @@ class Reading:
         topology: the replicas.
     """
 
-    open: Callable[[], prefetch.Ahead]
+    open: Callable[[], prefetch.ReadAhead]
     kind: str
     is_common: bool
     plans: Sequence[nodes.Node]
@@ -76,9 +76,9 @@ def reading_of(dataset: DistributedDataset) -> Reading:
 
 
 # From the source to the program, one cursor around the other: the worker's plan, steps
-# (`steps.Cut` and its like), agreement between workers (`Together`), devices
-# (`Placed`), and the thread (`Ahead`), which remembers positions. Everything up to
-# `Placed` runs in that thread, if there is one.
+# (`steps.BatchSteps` and its like), agreement between workers (`AgreedSteps`), devices
+# (`PlacedSteps`), and the thread (`ReadAhead`), which remembers positions. Everything
+# up to `PlacedSteps` runs in that thread, if there is one.
 class DistributedIterator(ProcessBound, iterators.PositionedIterator):
     """Iterates over a distributed dataset; each element has one value per replica.
 
@@ -264,7 +264,7 @@ class DistributedDataset(ProcessBound, abc.ABC):
         """Returns how many steps there are."""
 
     @abc.abstractmethod
-    def _open(self) -> prefetch.Ahead:
+    def _open(self) -> prefetch.ReadAhead:
         """Returns the steps on their devices, read ahead where that pays."""
 
     def _reading(self) -> Reading:
@@ -360,20 +360,20 @@ class DistributedDataset(ProcessBound, abc.ABC):
 
     def _place(
         self, made: cursors.Cursor, node: nodes.Node, size: int
-    ) -> prefetch.Ahead:
+    ) -> prefetch.ReadAhead:
         """Returns the steps on their devices, read `size` ahead."""
         if self._share.workers > 1 and not self._by_data:
             notes = self._board(f"iterator {next(self._iterators)}")
-            made = worker_agreement.Together(
+            made = worker_agreement.AgreedSteps(
                 made, node, self._share, notes, self._drops_now
             )
             # Workers agree about each step in the thread, while the last one computes.
             size = max(1, size)
         fetch = self._options.experimental_fetch_to_device
-        placed = placement.Placed(made, self._topology, node.is_fresh, fetch)
+        placed = placement.PlacedSteps(made, self._topology, node.is_fresh, fetch)
         on_cpu = self._topology.devices[0].platform == "cpu"
         nice = _NICE if on_cpu else 0
-        return prefetch.Ahead(placed, size, "input pipeline", nice)
+        return prefetch.ReadAhead(placed, size, "input pipeline", nice)
 
 
 @final
@@ -456,7 +456,7 @@ class DistributedBatches(DistributedDataset):
         """Returns a table of who reads what, how it is split, and what is left."""
         return descriptions.describe_batches(self._given, self._decision, self._share)
 
-    def _open(self) -> prefetch.Ahead:
+    def _open(self) -> prefetch.ReadAhead:
         node, wanted = self._node, self._steps_ahead
         while isinstance(node, (prefetch.Prefetch, dataset_options.WithOptions)):
             # One thread reads for both: the `prefetch` at the end of the plan and this.
@@ -477,8 +477,8 @@ class DistributedBatches(DistributedDataset):
 
         source = make() if self._comparisons is None else self._comparisons.open(make)
         if self._share.is_single:
-            return steps.Whole(source)
-        return steps.Cut(source, self._share, self._decision.size, self._by_data)
+            return steps.SingleReplicaSteps(source)
+        return steps.BatchSteps(source, self._share, self._decision.size, self._by_data)
 
 
 @final
@@ -552,16 +552,16 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         given, share = self._plans, self._share
         return descriptions.describe_elements(given, share, self._drops, look)
 
-    def _open(self) -> prefetch.Ahead:
+    def _open(self) -> prefetch.ReadAhead:
         missing = functools.partial(
             sharding_rule.empty_part, self._given, self._share.workers, self._drops_now
         )
         if self._per_replica:
-            made: cursors.Cursor = steps.Separate(
+            made: cursors.Cursor = steps.DatasetSteps(
                 [n.cursor() for n in self._plans], missing
             )
         else:
-            made = steps.Dealt(self._given.cursor(), self._share, missing)
+            made = steps.ElementSteps(self._given.cursor(), self._share, missing)
         cheap = all(cheap_plans.is_cheap(n) for n in self._plans)
         return self._place(made, self._given, 0 if cheap else self._steps_ahead)
 

@@ -140,7 +140,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         if num_parallel_calls is not None:
             # TensorFlow's parallel batch is a node of another kind, in which its search
             # for the batch size does not find one.
-            return self._derive(batching.Opaque(made))
+            return self._derive(batching.HiddenBatchSize(made))
         return self._derive(made)
 
     def padded_batch(

@@ -44,7 +44,7 @@ class _BatchSplit:
         return sharding_rule.shard_for_worker(self.node, self.decision, workers, worker)
 
     def cuts(self, rows: int, worker: int) -> list[steps.Bounds]:
-        """Returns the steps in which a worker takes a batch; see `steps.Cut`."""
+        """Returns the steps in which a worker takes a batch; see `steps.BatchSteps`."""
         if self.share.is_single:
             return [[(0, rows)]]
         share = self.share._replace(worker=worker)

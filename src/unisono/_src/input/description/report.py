@@ -36,7 +36,7 @@ def count_words(count: int, what: str) -> str:
 
 def plan_text(node: nodes.Node) -> str:
     """Returns the steps of a plan from its source to its end, in one line."""
-    if isinstance(node, batching.Opaque):
+    if isinstance(node, batching.HiddenBatchSize):
         # This node changes what is known about the batches before it, not the batches.
         return plan_text(node.parent)
     if len(node.parents) == 1:
@@ -186,7 +186,7 @@ def dropped_texts(plans: Sequence[nodes.Node], whose: str) -> list[str]:
 _GIVE_ALL = (
     prefetch.Prefetch,
     dataset_options.WithOptions,
-    batching.Opaque,
+    batching.HiddenBatchSize,
     selecting.AssertCardinality,
     caching.Cache,
     shuffling.Shuffle,

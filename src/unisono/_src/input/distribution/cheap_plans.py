@@ -34,7 +34,7 @@ _CHEAP = (
     mixing.Concatenate,
     prefetch.Prefetch,
     dataset_options.WithOptions,
-    batching.Opaque,
+    batching.HiddenBatchSize,
 )
 
 

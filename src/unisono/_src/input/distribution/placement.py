@@ -71,7 +71,7 @@ class _Transfers:
 
 
 @final
-class Placed(cursors.OfSource):
+class PlacedSteps(cursors.OfSource):
     """The steps as the program sees them: each value on the device of its replica.
 
     Args:

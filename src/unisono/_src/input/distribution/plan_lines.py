@@ -19,7 +19,7 @@ import numpy as np
 
 from unisono._src.execution import specs
 from unisono._src.input.loaders import hugging_face
-from unisono._src.input.plan import elements, nodes, witnesses
+from unisono._src.input.plan import elements, first_elements, nodes
 from unisono._src.input.sources import arrays, iterables
 from unisono._src.input.stages import (
     caching,
@@ -86,7 +86,7 @@ def _holds_nodes(value: Any) -> bool:
 def _text(value: object) -> str:
     """Returns an argument as text that is the same on every worker."""
     if hasattr(value, "__array__"):
-        return f"{witnesses.shorten(value)} (checksum {witnesses.checksum(value):08x})"
+        return first_elements.describe(value, first_elements.checksum(value))
     if value is None or isinstance(value, _PLAIN):
         return repr(value)
     if isinstance(value, Mapping):
@@ -141,7 +141,8 @@ def _describe_arrays(given: object) -> Iterator[str]:
             continue
         for i, row in enumerate(array[:_ROWS]):
             yield f"row {i}{name}: {_text(row)}"
-        yield f"rows{name}, a sample of all: checksum {witnesses.checksum(array):08x}"
+        mark = first_elements.checksum(array)
+        yield f"rows{name}, a sample of all: checksum {mark:08x}"
 
 
 def _describe_texts(texts: Sequence[Any], what: str) -> Iterator[str]:

@@ -52,7 +52,7 @@ _FILES_SEEN_THROUGH = (
     batching.Rebatch,
     batching.Unbatch,
     grouping.Window,
-    batching.Opaque,
+    batching.HiddenBatchSize,
     mixing.Interleave,
 )
 

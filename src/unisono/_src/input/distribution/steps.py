@@ -170,7 +170,7 @@ class Step(NamedTuple):
 
 
 def cuts(rows: int, share: Share, size: int | None, is_common: bool) -> list[Bounds]:
-    """Returns the steps in which a worker takes a batch, as bounds; see `Cut`."""
+    """Returns the steps in which a worker takes a batch, as bounds."""
     if size is not None:
         return fills_of_worker(rows, size, *share)
     if is_common:
@@ -179,7 +179,7 @@ def cuts(rows: int, share: Share, size: int | None, is_common: bool) -> list[Bou
 
 
 @final
-class Cut(cursors.Cursor):
+class BatchSteps(cursors.Cursor):
     """The steps made of global batches; each batch is cut by itself.
 
     The position is a batch, so it is the same for any number of replicas. Only where
@@ -305,7 +305,7 @@ def _within_batch_error() -> ValueError:
 
 
 @final
-class Whole(cursors.OfSource):
+class SingleReplicaSteps(cursors.OfSource):
     """The steps of a single replica: every element as it is, batched or not."""
 
     def read(self, count: int) -> list[Step]:
@@ -332,7 +332,7 @@ class Whole(cursors.OfSource):
 
 
 @final
-class Dealt(cursors.Cursor):
+class ElementSteps(cursors.Cursor):
     """The steps in which each replica takes the next element of the worker's dataset.
 
     Args:
@@ -386,12 +386,12 @@ class Dealt(cursors.Cursor):
 
 
 @final
-class Separate(cursors.Cursor):
+class DatasetSteps(cursors.Cursor):
     """The steps in which each replica takes an element of its own dataset.
 
     Args:
         sources: the elements of each replica.
-        missing: as for `Dealt`.
+        missing: as for `ElementSteps`.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ _LARGEST_REPORT = 4000
 
 
 @final
-class Together(cursors.OfSource):
+class AgreedSteps(cursors.OfSource):
     """The steps of several workers: as many for each as the one with the most data has.
 
     A worker without data gets empty parts, so that all workers make the same steps. The

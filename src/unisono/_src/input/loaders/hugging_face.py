@@ -14,7 +14,7 @@ from typing import Any, final
 import numpy as np
 
 from unisono._src.input.loaders import hugging_face_columns
-from unisono._src.input.plan import cursors, elements, nodes, witnesses
+from unisono._src.input.plan import cursors, elements, first_elements, nodes
 from unisono._src.input.sources import iterables
 
 _log = logging.getLogger("unisono")
@@ -244,7 +244,7 @@ class HuggingFaceStream(iterables.Loader):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that starts from the beginning."""
-        return witnesses.watch(self, _StreamExamples(self))
+        return first_elements.watch(self, _StreamExamples(self))
 
     @functools.cached_property
     def _kinds(self) -> dict[str, Any]:

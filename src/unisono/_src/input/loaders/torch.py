@@ -13,9 +13,9 @@ import numpy as np
 from unisono._src.input.plan import (
     cursors,
     elements,
+    first_elements,
     loader_structures,
     nodes,
-    witnesses,
 )
 from unisono._src.input.sources import iterables
 
@@ -53,7 +53,7 @@ class TorchLoader(iterables.Repeatable):
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor from the beginning; the loader may shuffle again."""
         check_processes(self.source)
-        return witnesses.watch(self, _Replayed(self))
+        return first_elements.watch(self, _Replayed(self))
 
     @property
     def is_random(self) -> bool:

@@ -15,8 +15,8 @@ BLOCK = 256
 # What every stage relies on: a read that returns fewer elements than it was asked for
 # has met the end, so that nobody reads again to be sure. The element at which a read
 # raises is lost, and the next read goes on behind it, because `ignore_errors`, and
-# programs that catch the exception, read on. One thread reads at a time; only `Ahead`
-# may have several readers.
+# programs that catch the exception, read on. One thread reads at a time; only
+# `ReadAhead` may have several readers.
 class Cursor(abc.ABC):
     """A stream of elements whose position can be saved and set; abstract.
 

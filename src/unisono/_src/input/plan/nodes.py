@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, final
 
 import numpy as np
 
-from unisono._src.input.plan import cursors, elements, witnesses
+from unisono._src.input.plan import cursors, elements, first_elements
 
 # A function that makes an array of a shape and type, to be filled.
 Allocate = Callable[[Sequence[int], Any], np.ndarray]
@@ -109,7 +109,7 @@ class Node(abc.ABC):
         return type(self).__name__
 
 
-class Disturbed(abc.ABC):
+class ChangedByReading(abc.ABC):
     """A node that changes when even one element of it is read; abstract.
 
     Reading one may count as a pass, or start a process.
@@ -293,7 +293,7 @@ def first_element(node: Node) -> object:
     Nothing changes by it: no pass over a shuffled dataset is counted, no thread starts.
     """
     plain = rewrite(node, _skip_disturbance)
-    with witnesses.paused():
+    with first_elements.paused():
         cursor = plain.cursor()
         try:
             found = cursor.read(1)
@@ -304,7 +304,7 @@ def first_element(node: Node) -> object:
 
 def _skip_disturbance(node: Node) -> Node | None:
     """Returns what to read in place of a node when only a sample is wanted."""
-    if isinstance(node, Disturbed):
+    if isinstance(node, ChangedByReading):
         return node.make_sample()
     # An element of the parent looks alike, and needs no buffer and no thread.
     return node.parents[0] if node.keeps_spec else None

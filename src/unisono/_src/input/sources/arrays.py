@@ -13,7 +13,7 @@ import numpy as np
 
 from unisono._src.execution import specs
 from unisono._src.foundation import errors, nest
-from unisono._src.input.plan import cursors, elements, nodes, witnesses
+from unisono._src.input.plan import cursors, elements, first_elements, nodes
 
 # At most this many threads help to copy the rows of a batch.
 _MOST_HELPERS = 3
@@ -287,7 +287,7 @@ class Generated(nodes.Node):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that calls the generator again."""
-        return witnesses.watch(self, cursors.Iterated(self._elements))
+        return first_elements.watch(self, cursors.Iterated(self._elements))
 
     def _elements(self) -> Iterator[Any]:
         if self.signature is None:

@@ -19,9 +19,9 @@ from unisono._src.foundation import errors
 from unisono._src.input.plan import (
     cursors,
     elements,
+    first_elements,
     loader_structures,
     nodes,
-    witnesses,
 )
 from unisono._src.input.sources import iterables
 
@@ -275,7 +275,7 @@ class GrainLoader(iterables.Loader):
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor over Grain's iterator."""
         allow_flags()
-        return witnesses.watch(self, Wrapped(iter(self.source)))
+        return first_elements.watch(self, Wrapped(iter(self.source)))
 
     @property
     def cardinality(self) -> int:
@@ -328,7 +328,7 @@ class GrainTable(iterables.Loader):
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that starts from the beginning."""
         allow_flags()
-        return witnesses.watch(self, _MapDatasetElements(self.source))
+        return first_elements.watch(self, _MapDatasetElements(self.source))
 
     @property
     def cardinality(self) -> int:

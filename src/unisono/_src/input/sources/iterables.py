@@ -12,9 +12,9 @@ from unisono._src.execution import specs
 from unisono._src.input.plan import (
     cursors,
     elements,
+    first_elements,
     loader_structures,
     nodes,
-    witnesses,
 )
 from unisono._src.input.sources import arrays
 
@@ -123,7 +123,7 @@ class Once:
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class OneShot(nodes.Node, nodes.Disturbed):
+class OneShot(nodes.Node, nodes.ChangedByReading):
     """A source of the elements of an iterator, which can be read once."""
 
     make: Once
@@ -133,7 +133,7 @@ class OneShot(nodes.Node, nodes.Disturbed):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor over the iterator."""
-        return witnesses.watch(self, cursors.Iterated(self.make))
+        return first_elements.watch(self, cursors.Iterated(self.make))
 
     def make_sample(self) -> nodes.Node:
         """Returns a source of the first element, which stays in the iterator."""
@@ -236,7 +236,7 @@ class Plain(Repeatable):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that starts from the beginning."""
-        return witnesses.watch(self, cursors.Iterated(self.iterate))
+        return first_elements.watch(self, cursors.Iterated(self.iterate))
 
     def _is_exact(self) -> bool:
         return False

@@ -228,7 +228,7 @@ class PaddedBatch(Batching):
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Opaque(nodes.Keeping):
+class HiddenBatchSize(nodes.Keeping):
     """The same elements, with a hidden batch size; a parallel batch in TensorFlow."""
 
     def select_cursor(self, make: Make) -> cursors.Cursor:

@@ -25,7 +25,7 @@ FILES = (files.Files, grain_sources.Parquet, grain_sources.ArrayRecord)
 _SAME = (
     prefetch.Prefetch,
     dataset_options.WithOptions,
-    batching.Opaque,
+    batching.HiddenBatchSize,
     caching.Cache,
 )
 # Longer lists of names are not written out.

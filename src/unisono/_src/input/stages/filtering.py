@@ -9,7 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
-from unisono._src.input.plan import cursors, elements, nodes, witnesses
+from unisono._src.input.plan import cursors, elements, first_elements, nodes
 from unisono._src.input.stages import mapping
 
 _log = logging.getLogger("unisono")
@@ -75,7 +75,7 @@ class Filter(nodes.Passing):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that asks the predicate about each element."""
-        predicate = witnesses.watch_answers(self, self.predicate)
+        predicate = first_elements.watch_answers(self, self.predicate)
         return _Filtered(self.parent.cursor(), predicate)
 
     @property

@@ -174,7 +174,7 @@ class _Grouped(cursors.Cursor):
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class GroupByWindow(nodes.Unary, nodes.Disturbed):
+class GroupByWindow(nodes.Unary, nodes.ChangedByReading):
     """The elements of the datasets that a function makes of groups.
 
     Attributes:

@@ -257,7 +257,7 @@ def _cores() -> int:
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Map(nodes.Unary, nodes.Disturbed):
+class Map(nodes.Unary, nodes.ChangedByReading):
     """The results of a function of every element.
 
     Attributes:

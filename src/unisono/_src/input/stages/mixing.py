@@ -409,7 +409,7 @@ def plan_of(made: object, what: str) -> nodes.Node:
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Interleave(nodes.Unary, nodes.Disturbed):
+class Interleave(nodes.Unary, nodes.ChangedByReading):
     """The elements of many datasets, a few from each in turn.
 
     Attributes:

@@ -434,7 +434,7 @@ class _RandomNumbersCursor(cursors.Cursor):
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class RandomNumbers(nodes.Node, nodes.Disturbed):
+class RandomNumbers(nodes.Node, nodes.ChangedByReading):
     """Random integers without end.
 
     Attributes:
