@@ -11,14 +11,14 @@ from unisono._src.foundation import tables
 @final
 @dataclasses.dataclass(frozen=True)
 class Shown(tables.ShownAsTable):
-    contents: tables.Table
+    contents: tables.TextTable
 
     def _table(self):
         return self.contents
 
 
 def test_texts_mean_nothing_but_text():
-    given = tables.Table(
+    given = tables.TextTable(
         "[b]T[/b] <i>", ("[i]h",), [("[red]x[/red] <b>",)], note="[b]n <p>"
     )
     text = str(Shown(given))
@@ -31,7 +31,7 @@ def test_texts_mean_nothing_but_text():
 
 
 def test_columns_of_numbers_are_flush_right_and_totals_come_last():
-    given = tables.Table(
+    given = tables.TextTable(
         "T", ("name", "bytes"), [("weights", "4")], [("total", "4,000")], numbers=1
     )
     lines = str(Shown(given)).splitlines()
@@ -45,7 +45,7 @@ def test_columns_of_numbers_are_flush_right_and_totals_come_last():
 
 @pytest.mark.parametrize("is_wide", [False, True])
 def test_only_a_wide_table_keeps_a_row_on_one_line(is_wide):
-    given = tables.Table("T", ("name",), [("x" * 300,)], is_wide=is_wide)
+    given = tables.TextTable("T", ("name",), [("x" * 300,)], is_wide=is_wide)
     lines = [line for line in str(Shown(given)).splitlines() if "xx" in line]
     assert len(lines) == (1 if is_wide else 4)
     assert ("…" in lines[0]) == is_wide
@@ -53,6 +53,6 @@ def test_only_a_wide_table_keeps_a_row_on_one_line(is_wide):
 
 
 def test_a_table_without_totals_or_note_has_no_place_for_them():
-    html = Shown(tables.Table("T", ("a",), [("b",)]))._repr_html_()
+    html = Shown(tables.TextTable("T", ("a",), [("b",)]))._repr_html_()
     assert "tfoot" not in html
     assert "<p>" not in html

@@ -47,9 +47,9 @@ class Explanation(tables.ShownAsTable):
     title: str
     findings: tuple[Finding, ...]
 
-    def _table(self) -> tables.Table:
+    def _table(self) -> tables.TextTable:
         texts = [(f.what, f.value, f.source) for f in self.findings]
-        return tables.Table(self.title, ("what", "value", "from"), texts)
+        return tables.TextTable(self.title, ("what", "value", "from"), texts)
 
 
 def cluster_findings(cluster: cluster_tasks.ClusterSpec, source: str) -> list[Finding]:

@@ -17,7 +17,7 @@ _WIDTH, _LARGE_WIDTH = 100, 160
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Table:
+class TextTable:
     """The contents of a table, in which every text means nothing but text.
 
     Attributes:
@@ -43,7 +43,7 @@ class ShownAsTable(abc.ABC):
     """Something that prints as a table, and shows as one in a notebook; abstract."""
 
     @abc.abstractmethod
-    def _table(self) -> Table:
+    def _table(self) -> TextTable:
         """Returns the contents of the table."""
 
     @property

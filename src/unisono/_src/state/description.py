@@ -106,9 +106,9 @@ class Description(tables.ShownAsTable):
             sizes["total"] = self.bytes_per_device
         return [(name, "", "", "", "", f"{n:,}") for name, n in sizes.items()]
 
-    def _table(self) -> tables.Table:
+    def _table(self) -> tables.TextTable:
         texts = [row.texts for row in self.rows]
-        return tables.Table(
+        return tables.TextTable(
             _TITLE, _HEADS, texts, self._totals, numbers=2, is_wide=True
         )
 

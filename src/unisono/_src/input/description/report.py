@@ -133,10 +133,10 @@ class InputDescription(tables.ShownAsTable):
             reads += f"; and {more} more"
         return f"Input {self.pipeline}: {reads}. {self.rule} {self.remainder}"
 
-    def _table(self) -> tables.Table:
+    def _table(self) -> tables.TextTable:
         texts = [r.texts for r in self.rows]
         note = f"{self.rule} {self.remainder}"
-        return tables.Table(f"Input: {self.pipeline}", _HEADS, texts, note=note)
+        return tables.TextTable(f"Input: {self.pipeline}", _HEADS, texts, note=note)
 
 
 def count_text(cardinality: int, what: str) -> str:

@@ -57,7 +57,7 @@ class _Grouped(cursors.Cursor):
         self._key = 0
         self._open: list[_Entry] = []
         self._inner: cursors.Cursor | None = None
-        self._begun, self._seed, self._number = 0, 0, -1
+        self._begun, self._pass = 0, seeds.RandomPass(node.order)
 
     def read(self, count: int) -> list[Any]:
         found: list[Any] = []
@@ -100,15 +100,9 @@ class _Grouped(cursors.Cursor):
             self._sizes[key] = size
         return self._sizes[key]
 
-    def _begin_pass(self) -> None:
-        """Takes the seed and the number of this pass, once."""
-        if self._number < 0:
-            order = self._node.order
-            self._seed, self._number = order.seed, order.begin()
-
     def _begin(self, key: int, entries: list[_Entry]) -> None:
         """Opens the dataset that a group becomes."""
-        self._begin_pass()
+        seed, number = self._pass.begin()
         self._key, self._open = key, entries
         # Elements that left in earlier groups are needed by no position any more.
         self._trail.forget_before(
@@ -116,7 +110,7 @@ class _Grouped(cursors.Cursor):
         )
         plan = self._node.make_plan(key, [e for _, e in entries])
         # Each group gets seeds of its own, the same whenever this pass is repeated.
-        plan = seeds.reseed(plan, self._seed, self._number, self._begun)
+        plan = seeds.reseed(plan, seed, number, self._begun)
         self._inner = plan.cursor()
         self._begun += 1
 
@@ -126,11 +120,11 @@ class _Grouped(cursors.Cursor):
         return [index for group in groups for index, _ in group]
 
     def get_state(self) -> dict[str, Any]:
-        self._begin_pass()
         end = self._trail.read_so_far
         groups = [[k, [i for i, _ in entries]] for k, entries in self._groups.items()]
         inner = None if self._inner is None else self._inner.get_state()
         return {
+            **self._pass.get_state(),
             "over": self._over,
             "groups": groups,
             "open": [self._key, [i for i, _ in self._open], inner],
@@ -140,15 +134,11 @@ class _Grouped(cursors.Cursor):
             ),
             # `set_state` begins the open group again, which counts it.
             "begun": self._begun - (inner is not None),
-            "seed": self._seed,
-            "pass": self._number,
-            "passes": self._node.order.passes,
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._begun = state["begun"]
-        self._seed, self._number = state["seed"], state["pass"]
-        self._node.order.resume(self._seed, state["passes"])
+        self._pass.set_state(state)
         self._trail.return_to(state["trail"])
         key, numbers, inner = state["open"]
         wanted = {i for _, group in state["groups"] for i in group} | set(numbers)

@@ -269,13 +269,7 @@ class _Interleaved(cursors.Cursor):
         self._slots: list[_OpenDataset | None] = [None] * node.cycle
         self._turn = self._given = self._opened = 0
         self._over = False
-        self._seed, self._number = 0, -1
-
-    def _begin(self) -> None:
-        """Takes the seed and the number of this pass, once."""
-        if self._number < 0:
-            order = self._node.order
-            self._seed, self._number = order.seed, order.begin()
+        self._pass = seeds.RandomPass(node.order)
 
     def read(self, count: int) -> list[Any]:
         found: list[Any] = []
@@ -315,7 +309,7 @@ class _Interleaved(cursors.Cursor):
 
     def _open(self, place: int) -> _OpenDataset | None:
         """Opens the dataset of the next element; None if there is no element."""
-        self._begin()
+        seed, number = self._pass.begin()
         before = self._source.get_state()
         block = self._source.read(1)
         if not len(block):
@@ -323,12 +317,12 @@ class _Interleaved(cursors.Cursor):
             return None
         plan = plan_from(self._node.fn, block[0])
         # Each dataset gets seeds of its own, the same whenever this pass is repeated.
-        plan = seeds.reseed(plan, self._seed, self._number, place)
+        plan = seeds.reseed(plan, seed, number, place)
         return _OpenDataset(before, place, plan.cursor())
 
     def get_state(self) -> dict[str, Any]:
-        self._begin()
         return {
+            **self._pass.get_state(),
             "source": self._source.get_state(),
             "turn": self._turn,
             "given": self._given,
@@ -344,14 +338,10 @@ class _Interleaved(cursors.Cursor):
                 for slot in self._slots
             ],
             "opened": self._opened,
-            "seed": self._seed,
-            "pass": self._number,
-            "passes": self._node.order.passes,
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        self._seed, self._number = state["seed"], state["pass"]
-        self._node.order.resume(self._seed, state["passes"])
+        self._pass.set_state(state)
         self._opened = state["opened"]
         if len(state["slots"]) != len(self._slots):
             # The default cycle is the number of cores, and the position may come from
