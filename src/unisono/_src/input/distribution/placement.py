@@ -71,7 +71,7 @@ class _Transfers:
 
 
 @final
-class PlacedSteps(cursors.OfSource):
+class PlacedSteps(cursors.SamePosition):
     """The steps as the program sees them: each value on the device of its replica.
 
     Args:
@@ -115,17 +115,9 @@ class PlacedSteps(cursors.OfSource):
             found.append(steps.Step(placed, None, block[0].units))
         return found
 
-    def skip(self, count: int) -> int:
-        """Skips in the units of the source."""
-        return self._source.skip(count)
-
     def units(self, found: Sequence[Any]) -> int:
-        """Returns the units of the source."""
+        """Returns how far the steps move the position in the source."""
         return sum(step.units for step in found)
-
-    def get_state(self) -> dict[str, Any]:
-        """Returns the position in the source."""
-        return self._source.get_state()
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Sets the position in the source."""

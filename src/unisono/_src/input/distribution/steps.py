@@ -179,7 +179,7 @@ def cuts(rows: int, share: Share, size: int | None, is_common: bool) -> list[Bou
 
 
 @final
-class BatchSteps(cursors.Cursor):
+class BatchSteps(cursors.OfSource):
     """The steps made of global batches; each batch is cut by itself.
 
     The position is a batch, so it is the same for any number of replicas. Only where
@@ -201,7 +201,8 @@ class BatchSteps(cursors.Cursor):
         size: int | None,
         is_common: bool = True,
     ) -> None:
-        self._source, self._share, self._size = source, share, size
+        super().__init__(source)
+        self._share, self._size = share, size
         self._is_common = is_common
         # By rule A a worker takes its chunks of a common batch in one step. In the
         # other cases each worker reads batches of its own, of the size that all
@@ -253,10 +254,6 @@ class BatchSteps(cursors.Cursor):
     def _cuts(self, rows: int) -> list[Bounds]:
         return cuts(rows, self._share, self._size, self._is_common)
 
-    def units(self, found: Sequence[Step]) -> int:
-        """Returns the number of steps."""
-        return len(found)
-
     def skip(self, count: int) -> int:
         """Skips steps; batches are skipped unread where each is one step."""
         if not self._has_turns:
@@ -286,14 +283,6 @@ class BatchSteps(cursors.Cursor):
         if state["turn"] and self._cut_batch():
             del self._left[: state["turn"]]
             self._turn = state["turn"]
-
-    def cancel(self) -> None:
-        """Cancels the source."""
-        self._source.cancel()
-
-    def close(self) -> None:
-        """Closes the source."""
-        self._source.close()
 
 
 def _within_batch_error() -> ValueError:
@@ -332,7 +321,7 @@ class SingleReplicaSteps(cursors.OfSource):
 
 
 @final
-class ElementSteps(cursors.Cursor):
+class ElementSteps(cursors.Derived):
     """The steps in which each replica takes the next element of the worker's dataset.
 
     Args:
@@ -348,7 +337,8 @@ class ElementSteps(cursors.Cursor):
         share: Share,
         missing: Callable[[Any], Any],
     ) -> None:
-        self._source, self._share, self._missing = source, share, missing
+        super().__init__(source)
+        self._share, self._missing = share, missing
 
     def read(self, count: int) -> list[Step]:
         """Returns the next steps, each with one element per replica."""
@@ -371,18 +361,6 @@ class ElementSteps(cursors.Cursor):
     def skip(self, count: int) -> int:
         """Skips elements and returns how many there were."""
         return self._source.skip(count)
-
-    def get_state(self) -> dict[str, Any]:
-        """Returns the position in the dataset."""
-        return {"source": self._source.get_state()}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Continues at an element."""
-        self._source.set_state(state["source"])
-
-    def close(self) -> None:
-        """Closes the source."""
-        self._source.close()
 
 
 @final

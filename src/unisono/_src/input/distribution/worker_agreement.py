@@ -21,7 +21,7 @@ _LARGEST_REPORT = 4000
 
 
 @final
-class AgreedSteps(cursors.OfSource):
+class AgreedSteps(cursors.SamePosition):
     """The steps of several workers: as many for each as the one with the most data has.
 
     A worker without data gets empty parts, so that all workers make the same steps. The
@@ -100,14 +100,6 @@ class AgreedSteps(cursors.OfSource):
     def units(self, found: Sequence[steps.Step]) -> int:
         """Returns the units of the source."""
         return self._source.units(found)
-
-    def skip(self, count: int) -> int:
-        """Skips in the units of the source; each worker does so by itself."""
-        return self._source.skip(count)
-
-    def get_state(self) -> dict[str, Any]:
-        """Returns the position in the source."""
-        return self._source.get_state()
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Sets the position in the source; all workers must do so."""

@@ -61,7 +61,7 @@ class _TableRows:
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class HuggingFaceTable(nodes.Indexed):
+class HuggingFaceTable(nodes.RowSource):
     """A source of the examples of a `datasets.Dataset`, to be batched."""
 
     source: Any
@@ -75,17 +75,9 @@ class HuggingFaceTable(nodes.Indexed):
         leaves = elements.leaves(self._empty_spec())
         return is_decoded or any(s.shape.rank for s in leaves)
 
-    def cursor(self) -> cursors.Cursor:
-        """Returns a cursor over the examples, in order."""
-        return nodes.RowLookup(self.rows(), self.indices())
-
     def rows(self) -> _TableRows:
         """Returns the examples as rows."""
         return _TableRows(self.source)
-
-    def indices(self) -> cursors.Cursor:
-        """Returns a cursor over the numbers of all rows."""
-        return cursors.Count(len(self.source))
 
     @property
     def cardinality(self) -> int:

@@ -127,6 +127,18 @@ class OfSource(Cursor, abc.ABC):
         self._source.close()
 
 
+class SamePosition(OfSource, abc.ABC):
+    """A stream whose position is that of its source; abstract."""
+
+    def skip(self, count: int) -> int:
+        """Skips in the units of the source."""
+        return self._source.skip(count)
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the position in the source."""
+        return self._source.get_state()
+
+
 class Derived(OfSource, abc.ABC):
     """A stream whose state is that of its source and a few values; abstract.
 
@@ -396,7 +408,7 @@ class Trail:
 _CALLS_PER_MARK = 4096
 
 
-class Called(Cursor, abc.ABC):
+class Called(OfSource, abc.ABC):
     """A stream that calls a user's function with elements of a source; abstract.
 
     Elements are read in blocks. When the function raises, the elements of the block
@@ -410,7 +422,7 @@ class Called(Cursor, abc.ABC):
     sees_all: ClassVar[bool] = False
 
     def __init__(self, source: Cursor) -> None:
-        self._source = source
+        super().__init__(source)
         self._trail = Trail(source, _CALLS_PER_MARK)
         self._unseen: Sequence[Any] = ()
 
@@ -451,7 +463,3 @@ class Called(Cursor, abc.ABC):
         """Sets the position in the source."""
         self._unseen = ()
         self._trail.return_to(state.get("trail") or trail_at(state["source"]))
-
-    def close(self) -> None:
-        """Closes the source."""
-        self._source.close()

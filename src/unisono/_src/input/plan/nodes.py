@@ -134,6 +134,23 @@ class Indexed(Node, abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class RowSource(Indexed, abc.ABC):
+    """A source that has rows, all of which are its elements, in order; abstract."""
+
+    @abc.abstractmethod
+    def rows(self) -> Rows:
+        """Returns the rows."""
+
+    def indices(self) -> cursors.Cursor:
+        """Returns a cursor over the numbers of all rows."""
+        return cursors.Count(self.cardinality)
+
+    def cursor(self) -> cursors.Cursor:
+        """Returns a cursor over the rows, in order."""
+        return RowLookup(self.rows(), self.indices())
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Unary(Node, abc.ABC):
     """A node with one parent; abstract."""
 

@@ -79,15 +79,11 @@ def _gather_rows(
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Tensors(nodes.Indexed):
+class Tensors(nodes.RowSource):
     """A source of one element."""
 
     element: Any
     cardinality = 1
-
-    def cursor(self) -> cursors.Cursor:
-        """Returns a cursor over the one element."""
-        return nodes.RowLookup(self.rows(), self.indices())
 
     def rows(self) -> Table:
         """Returns the element as a table of one row."""
@@ -95,17 +91,13 @@ class Tensors(nodes.Indexed):
             elements.map_leaves(lambda x: elements.as_array(x)[None], self.element)
         )
 
-    def indices(self) -> cursors.Cursor:
-        """Returns a cursor over the number of the one row."""
-        return cursors.Count(1)
-
     def _spec(self) -> elements.Spec:
         return elements.spec_of(self.element)
 
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Slices(nodes.Indexed):
+class Slices(nodes.RowSource):
     """A source whose elements are the rows of arrays."""
 
     arrays: Any
@@ -138,17 +130,9 @@ class Slices(nodes.Indexed):
             )
         return cls(arrays, next(iter(found)))
 
-    def cursor(self) -> cursors.Cursor:
-        """Returns a cursor over the rows, in order."""
-        return nodes.RowLookup(self.rows(), self.indices())
-
     def rows(self) -> Table:
         """Returns the arrays as a table."""
         return Table(self.arrays)
-
-    def indices(self) -> cursors.Cursor:
-        """Returns a cursor over the numbers of all rows."""
-        return cursors.Count(self.size)
 
     @property
     def cardinality(self) -> int:

@@ -222,7 +222,7 @@ def _check_readable(path: str) -> None:
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class ArrayRecord(nodes.Indexed):
+class ArrayRecord(nodes.RowSource):
     """A source of the records of ArrayRecord files, which are cheap in any order."""
 
     files: tuple[str, ...]
@@ -240,17 +240,9 @@ class ArrayRecord(nodes.Indexed):
                 _check_readable(path)
             raise _unreadable_error(self.files, "ArrayRecord", e) from e
 
-    def cursor(self) -> cursors.Cursor:
-        """Returns a cursor over the records, in order."""
-        return nodes.RowLookup(self.rows(), self.indices())
-
     def rows(self) -> _Records:
         """Returns the records as rows."""
         return _Records(self._source, self.files)
-
-    def indices(self) -> cursors.Cursor:
-        """Returns a cursor over the numbers of all records."""
-        return cursors.Count(len(self._source))
 
     @property
     def cardinality(self) -> int:

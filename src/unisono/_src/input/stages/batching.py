@@ -245,14 +245,14 @@ _EVERY = 16
 
 
 @final
-class Stream(cursors.Cursor):
+class Stream(cursors.OfSource):
     """Reads batches as one stream of rows, in pieces of any size.
 
     The position is a batch and a row in it, so it does not depend on the sizes.
     """
 
     def __init__(self, source: cursors.Cursor) -> None:
-        self._source = source
+        super().__init__(source)
         self._trail = cursors.Trail(source, _EVERY)
         self._batch: Any = None
         self._row = self._rows = 0
@@ -310,10 +310,6 @@ class Stream(cursors.Cursor):
         self._row = self._rows = 0
         if state["row"] and self._has_rows():
             self._row = state["row"]
-
-    def close(self) -> None:
-        """Closes the source."""
-        self._source.close()
 
 
 def _row(batch: object, row: int) -> object:

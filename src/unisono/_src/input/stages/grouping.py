@@ -209,13 +209,13 @@ class GroupByWindow(nodes.Unary, nodes.ChangedByReading):
 
 
 @final
-class _Windows(cursors.Cursor):
+class _Windows(cursors.OfSource):
     """Reads runs of elements, and makes a window of each."""
 
     def __init__(self, source: cursors.Cursor, node: Window) -> None:
+        super().__init__(source)
         self._node = node
         self._trail = cursors.Trail(source, 64)
-        self._source = source
         # The elements that were read and belong to the next windows, and the number of
         # the first of them.
         self._pending: list[Any] = []
@@ -254,9 +254,6 @@ class _Windows(cursors.Cursor):
         self._pending = []
         self._trail.return_to(state["trail"])
         self._base = self._trail.read_so_far
-
-    def close(self) -> None:
-        self._source.close()
 
 
 @final

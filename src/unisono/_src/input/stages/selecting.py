@@ -182,13 +182,15 @@ class Shard(nodes.Selecting):
 
 
 @final
-class _RepeatCursor(cursors.Cursor):
+class _RepeatCursor(cursors.Derived):
     """Reads the source again and again, with a new cursor each time."""
 
+    kept = ("epoch", "any", "over")
+
     def __init__(self, make: Make, count: int) -> None:
+        super().__init__(make())
         self._make, self._count = make, count
         self._epoch = 0
-        self._source = make()
         # Whether this epoch had an element: an empty source must not repeat for ever.
         self._any = False
         self._over = count == 0
@@ -226,22 +228,6 @@ class _RepeatCursor(cursors.Cursor):
         self._source = self._make()
         self._any = False
         return True
-
-    def get_state(self) -> dict[str, Any]:
-        return {
-            "epoch": self._epoch,
-            "any": self._any,
-            "over": self._over,
-            "source": self._source.get_state(),
-        }
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        self._epoch, self._any = state["epoch"], state["any"]
-        self._over = state["over"]
-        self._source.set_state(state["source"])
-
-    def close(self) -> None:
-        self._source.close()
 
 
 @final
