@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from unisono._src.input.stages import mapping
 
 __all__ = ["integer"]
 
+_Checked = TypeVar("_Checked")
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 Paths = Path | Sequence[Path] | np.ndarray
 
@@ -54,7 +54,9 @@ def integers(values: object, what: str) -> list[int]:
     Raises:
         TypeError: it is no list of whole numbers.
     """
-    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+    # An array without axes has an `__iter__` that raises.
+    is_one = isinstance(values, (str, bytes)) or getattr(values, "ndim", 1) == 0
+    if is_one or not isinstance(values, Iterable):
         raise TypeError(f"{what} must be a list of whole numbers, received {values!r}.")
     return [integer(value, f"Each of {what}") for value in values]
 
@@ -70,7 +72,7 @@ def flag(value: object, what: str) -> bool:
     return bool(value)
 
 
-def seed(value: object, what: str = "seed") -> int | None:
+def seed(value: object, what: str) -> int | None:
     """Returns a seed as an `int`, or None."""
     return None if value is None else integer(value, what)
 
@@ -117,8 +119,7 @@ def function(fn: object, what: str) -> Callable[..., Any]:
     """
     if not callable(fn):
         raise TypeError(f"`{what}` must be a function, received {type(fn).__name__}.")
-    made: Callable[..., Any] = fn
-    return made
+    return fn
 
 
 def generator(fn: object, what: str) -> Callable[..., Any]:
@@ -132,18 +133,13 @@ def generator(fn: object, what: str) -> Callable[..., Any]:
             f"`{what}` must be a callable that gives an iterable, received "
             f"{type(fn).__name__}."
         )
-    made: Callable[..., Any] = fn
-    return made
+    return fn
 
 
-def optional(check: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
-    """Returns a check that passes None on, and checks everything else."""
-    return functools.partial(_check_optional, check)
-
-
-def _check_optional(
-    check: Callable[[Any, str], Any], value: object, what: str
-) -> object:
+def optional(
+    check: Callable[[Any, str], _Checked], value: object, what: str
+) -> _Checked | None:
+    """Returns what a check returns for a value; None for None."""
     return None if value is None else check(value, what)
 
 

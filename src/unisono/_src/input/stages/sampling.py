@@ -128,7 +128,7 @@ class _WeightedDraw:
         return f"chances {self._chances.tolist()}"
 
 
-def _draw_numbers(generator: np.random.Generator, size: int) -> np.ndarray:
+def draw_numbers(generator: np.random.Generator, size: int) -> np.ndarray:
     """Returns random numbers below 2**32."""
     return generator.integers(0, 1 << 32, size)
 
@@ -169,7 +169,7 @@ def sample(
     if elements.is_dataset(weights):
         plan = argument_checks.plan(weights, "weights")
         _check_weights(plan.spec, len(inputs))
-        numbers = shuffling.RandomNumbers(_draw_numbers, order)
+        numbers = shuffling.RandomNumbers(draw_numbers, order)
         drawn: nodes.Node = mapping.Map(
             mixing.Zip((numbers, plan), (0, 1)), _pick, None
         )
@@ -320,7 +320,7 @@ def resample(
 ) -> nodes.Node:
     """Returns the plan of `Dataset.rejection_resample`."""
     wanted = shares(target, "target_dist")
-    seed = argument_checks.seed(seed)
+    seed = argument_checks.seed(seed, "seed")
     steps = Resampler(class_fn, wanted)
     original = dataset.map(steps.pair_with_class)
     if initial is not None:
