@@ -24,8 +24,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import unisono as uni
+from tests.unit.input import method_arguments
 from unisono._src.input.api import saved_dataset
-from unisono._src.input.stages import argument_table
 from unisono._src.machines import devices
 from unisono._src.workers import process_group
 from unisono.errors import DataLossError, NotFoundError
@@ -107,9 +107,9 @@ VALID: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 ARGUMENTS = [
     (method, argument)
-    for method, row in argument_table.TABLE.items()
-    for argument, check in row.items()
-    if check is not argument_table._IGNORED
+    for method, given in method_arguments.METHODS.items()
+    for argument in given
+    if argument not in method_arguments.unchecked(method)
 ]
 # What a method or an iteration may raise; `FileNotFoundError` and others are `OSError`.
 DOCUMENTED = (TypeError, ValueError, OSError, uni.errors.FailedPreconditionError)
@@ -134,7 +134,7 @@ def test_wrong_arguments_of_datasets_are_named(where, value):
         try:
             made = call_method(method, arguments)
         except DOCUMENTED as error:
-            names = argument_table.TABLE[method]
+            names = method_arguments.METHODS[method]
             is_named = any(name in str(error) for name in (*names, method, "pattern"))
             # The error of a function that was given is not ours.
             is_named = is_named or callable(value) or isinstance(error, OSError)

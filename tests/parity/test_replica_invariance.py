@@ -109,9 +109,9 @@ def test_the_mean_over_the_batch_is_that_of_all_examples(sizes, replicas):
 @pytest.mark.feature("H05")
 @hypothesis.given(batch=st.integers(0, 50), replicas=st.integers(1, 9))
 def test_a_batch_is_cut_into_chunks_that_cover_it_once_in_order(batch, replicas):
-    from unisono._src.input.distribution import chunks
+    from unisono._src.input.distribution import steps
 
-    bounds = chunks.chunks(batch, replicas)
+    bounds = steps.chunks(batch, replicas)
     covered = [i for start, stop in bounds for i in range(start, stop)]
     assert covered == list(range(batch))
     assert len(bounds) == replicas

@@ -3,7 +3,7 @@
 import typing as _typing
 
 from unisono._src.foundation import lazy_names as _lazy_names
-from unisono._src.input.sources.tfrecord_writer import TFRecordWriter
+from unisono._src.input.sources.files import TFRecordWriter
 from unisono.io import gfile
 
 # Tells what to write for TensorFlow's names that are not here.

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 import unisono as uni
-from unisono._src.input.sources import tfrecord_writer
+from unisono._src.input.sources import files
 from unisono._src.workers import process_group
 
 summary = uni.summary
@@ -221,7 +221,7 @@ def test_what_is_no_number_is_refused(tmp_path):
 def test_threads_write_one_after_the_other(tmp_path, monkeypatch):
     inside, most = [], []
 
-    class Slow(tfrecord_writer.TFRecordWriter):
+    class Slow(files.TFRecordWriter):
         def write(self, record):
             inside.append(record)
             most.append(len(inside))
@@ -229,7 +229,7 @@ def test_threads_write_one_after_the_other(tmp_path, monkeypatch):
             super().write(record)
             inside.pop()
 
-    monkeypatch.setattr(tfrecord_writer, "TFRecordWriter", Slow)
+    monkeypatch.setattr(files, "TFRecordWriter", Slow)
     writer = summary.create_file_writer(tmp_path)
 
     def write(number):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from unisono._src.cluster import cluster_tasks, untrusted
+from unisono._src.foundation import tables
 from unisono._src.foundation.public_names import publish
-
-if TYPE_CHECKING:
-    import rich.table
 
 # A table lists this many tasks of each job and counts the others.
 _LISTED = 8
@@ -32,7 +30,7 @@ class Finding:
 
 
 @dataclasses.dataclass(frozen=True)
-class Explanation:
+class Explanation(tables.ShownAsTable):
     """Lists the findings of a resolver with their sources; `str` gives a table.
 
     `ClusterResolver.explain` makes one.
@@ -49,27 +47,9 @@ class Explanation:
     title: str
     findings: tuple[Finding, ...]
 
-    @property
-    def table(self) -> rich.table.Table:
-        """The findings as a `rich.table.Table`."""
-        import rich.table
-        import rich.text
-
-        table = rich.table.Table(title=self.title)
-        for head in ("what", "value", "from"):
-            table.add_column(head, overflow="fold")
-        for f in self.findings:
-            # Rich reads markup in plain strings, and these values are a stranger's.
-            table.add_row(*(rich.text.Text(t) for t in (f.what, f.value, f.source)))
-        return table
-
-    def __str__(self) -> str:
-        import rich.console
-
-        console = rich.console.Console(width=100, color_system=None)
-        with console.capture() as captured:
-            console.print(self.table)
-        return captured.get()
+    def _table(self) -> tables.TextTable:
+        texts = [(f.what, f.value, f.source) for f in self.findings]
+        return tables.TextTable(self.title, ("what", "value", "from"), texts)
 
 
 def cluster_findings(cluster: cluster_tasks.ClusterSpec, source: str) -> list[Finding]:

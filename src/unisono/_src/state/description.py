@@ -5,19 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import jax
 
-from unisono._src.foundation import html_rows, nest
+from unisono._src.foundation import nest, tables
 from unisono._src.state import storage, variables
 from unisono._src.values import array_operators
 
-if TYPE_CHECKING:
-    import rich.table
-
-# Columns of the printed table: enough for the paths of variables of nested models.
-_WIDTH = 160
 _TITLE = "Where each variable lives"
 _HEADS = ("variable", "shape", "type", "placement", "devices", "bytes")
 
@@ -71,7 +66,7 @@ class Row:
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Description:
+class Description(tables.ShownAsTable):
     """A list of variables and where they live; prints and shows as a table.
 
     Attributes:
@@ -90,24 +85,6 @@ class Description:
     def bytes_per_device(self) -> int:
         """The memory that all variables take on a device together."""
         return sum(r.bytes_per_device for r in self.rows)
-
-    @property
-    def table(self) -> rich.table.Table:
-        """The table, as a `rich.table.Table`."""
-        import rich.markup
-        import rich.table
-
-        table = rich.table.Table(title=_TITLE)
-        for head in _HEADS[:4]:
-            table.add_column(head, no_wrap=True)
-        for head in _HEADS[4:]:
-            table.add_column(head, justify="right", no_wrap=True)
-        for row in self.rows:
-            table.add_row(*map(rich.markup.escape, row.texts))
-        table.add_section()
-        for total in self._totals:
-            table.add_row(*total)
-        return table
 
     @property
     def bytes_per_server(self) -> dict[int, int]:
@@ -129,22 +106,11 @@ class Description:
             sizes["total"] = self.bytes_per_device
         return [(name, "", "", "", "", f"{n:,}") for name, n in sizes.items()]
 
-    def _repr_html_(self) -> str:
-        body = "".join(html_rows.row("td", row.texts) for row in self.rows)
-        foot = "".join(html_rows.row("th", total) for total in self._totals)
-        return (
-            f"<table><caption>{_TITLE}</caption>"
-            f"<thead>{html_rows.row('th', _HEADS)}</thead><tbody>{body}</tbody>"
-            f"<tfoot>{foot}</tfoot></table>"
+    def _table(self) -> tables.TextTable:
+        texts = [row.texts for row in self.rows]
+        return tables.TextTable(
+            _TITLE, _HEADS, texts, self._totals, numbers=2, is_wide=True
         )
-
-    def __str__(self) -> str:
-        import rich.console
-
-        console = rich.console.Console(width=_WIDTH, color_system=None)
-        with console.capture() as captured:
-            console.print(self.table)
-        return captured.get()
 
 
 def describe(tree: Any) -> Description:

@@ -19,7 +19,7 @@ import numpy as np
 from unisono._src.execution import function
 from unisono._src.foundation import ambient, messages
 from unisono._src.foundation.public_names import publish
-from unisono._src.input.sources import tfrecord_writer
+from unisono._src.input.sources import files
 from unisono._src.state.variables import Variable
 from unisono._src.values import array_operators, jax_tapes
 from unisono._src.values.distributed import PerReplica
@@ -451,7 +451,7 @@ class EventFile:
         name = f"events.out.tfevents.{made}.{next(_numbers)}{suffix}"
         # Reentrant: `write` holds it when it calls `flush`.
         self._lock = threading.RLock()
-        self._file = tfrecord_writer.TFRecordWriter(folder / name)
+        self._file = files.TFRecordWriter(folder / name)
         self._most, self._seconds = most, seconds
         self._waiting, self._flushed = 0, time.monotonic()
         # TensorBoard expects this as the first record.

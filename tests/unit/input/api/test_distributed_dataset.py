@@ -22,7 +22,7 @@ from tests.unit.input.pipelines import (
     saved,
     write_numbers,
 )
-from unisono._src.input.distribution import chunks, sharding_rule
+from unisono._src.input.distribution import sharding_rule, steps
 
 PROPERTY = settings(max_examples=40, deadline=None, derandomize=True)
 Policy = uni.data.experimental.AutoShardPolicy
@@ -45,9 +45,9 @@ def by_batch(n, make):
 def expected_sizes(size, rows, n, in_chunks):
     """The parts of a batch of `rows`, where a full one has `size`."""
     if in_chunks:
-        return [stop - start for start, stop in chunks.chunks(rows, n)]
+        return [stop - start for start, stop in steps.chunks(rows, n)]
     left, found = rows, []
-    for wanted in chunks.sizes_of_worker(size, n, 1, 0):
+    for wanted in steps.sizes_of_worker(size, n, 1, 0):
         found.append(min(wanted, left))
         left -= found[-1]
     return found
@@ -82,10 +82,10 @@ def test_a_run_may_stop_and_continue_on_other_replicas(
 
     whole = numbers(make())
     seen, state = [], None
-    for n, steps in [*stages, (2, None)]:
+    for n, taken in [*stages, (2, None)]:
         dataset = by_batch(n, make)
         iterator = iter(dataset) if state is None else resumed(dataset, state)
-        count = range(steps) if steps is not None else iter(int, 1)
+        count = range(taken) if taken is not None else iter(int, 1)
         seen += flat(n, (x for _, x in zip(count, iterator)))
         state = saved(iterator)
         iterator.close()
@@ -102,10 +102,10 @@ def test_so_may_a_run_over_datasets_from_a_function(paths, pipeline, batching, s
 
     whole = numbers(make())
     seen, state = [], None
-    for n, steps in [*stages, (4, None)]:
+    for n, taken in [*stages, (4, None)]:
         dataset = by_function(n, make)
         iterator = iter(dataset) if state is None else resumed(dataset, state)
-        count = range(steps) if steps is not None else iter(int, 1)
+        count = range(taken) if taken is not None else iter(int, 1)
         seen += flat(n, (x for _, x in zip(count, iterator)))
         state = saved(iterator)
         iterator.close()

@@ -9,7 +9,7 @@ import pytest
 import unisono as uni
 from tests.parity.programs import mirrored
 from tests.unit.input.pipelines import Dataset
-from unisono._src.input.description import batch_table
+from unisono._src.input.description import descriptions
 from unisono._src.input.distribution import sharding_rule, steps
 
 Policy = uni.data.experimental.AutoShardPolicy
@@ -25,7 +25,7 @@ def with_policy(dataset, policy):
 def on_two_workers(dataset, policy, replicas=2):
     node = dataset._node
     decision = sharding_rule.decide(node, policy)
-    return batch_table.describe_batches(node, decision, steps.Share(replicas, 2, 0))
+    return descriptions.describe_batches(node, decision, steps.Share(replicas, 2, 0))
 
 
 def described(n, dataset):
@@ -80,12 +80,12 @@ def test_files_are_named_and_dealt(tmp_path):
     node = dataset._node
     share = steps.Share(4, 2, 0)
     decision = sharding_rule.decide(node, Policy.AUTO)
-    both = batch_table.describe_batches(node, decision, share).rows
+    both = descriptions.describe_batches(node, decision, share).rows
     assert [row.worker for row in both] == [0, 1]
     assert both[0].reads == f"4 files: {', '.join(paths[::2])}"
     assert both[1].reads == f"3 files: {', '.join(paths[1::2])}"
     data = sharding_rule.decide(node, Policy.DATA)
-    both = batch_table.describe_batches(node, data, share).rows
+    both = descriptions.describe_batches(node, data, share).rows
     assert all(row.reads.endswith("and keeps its chunks") for row in both)
     assert [row.parts for row in both] == [
         "rows [0:1], [2:3] of 4",
@@ -101,7 +101,7 @@ def test_the_files_of_each_source_are_dealt_by_themselves(tmp_path):
     dataset = Dataset.zip(several, several).batch(2)
     decision = sharding_rule.decide(dataset._node, Policy.AUTO)
     share = steps.Share(2, 2, 0)
-    rows = batch_table.describe_batches(dataset._node, decision, share).rows
+    rows = descriptions.describe_batches(dataset._node, decision, share).rows
     first, second, third = paths
     assert rows[0].reads == f"4 files: {first}, {third}, {first}, {third}"
     assert rows[1].reads == f"2 files: {second}, {second}"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import unisono as uni
 from tests.unit.input.pipelines import Dataset
-from unisono._src.input.distribution import chunks, sharding_rule, steps
+from unisono._src.input.distribution import sharding_rule, steps
 
 PROPERTY = settings(max_examples=60, deadline=None, derandomize=True)
 Policy = uni.data.experimental.AutoShardPolicy
@@ -32,7 +32,7 @@ def of_worker(dataset, policy, share):
         dataset._node, decision, share.workers, share.worker
     )
     is_common = decision.kind == sharding_rule.Policy.DATA
-    cursor = steps.Cut(node.cursor(), share, decision.size, is_common)
+    cursor = steps.BatchSteps(node.cursor(), share, decision.size, is_common)
     return [lists(step.parts()) for step in cursor]
 
 
@@ -73,7 +73,7 @@ def test_chunks_of_all_workers_are_the_batch(rows, size, count, local):
 @given(st.integers(1, 40), workers, locals_)
 def test_sizes_of_all_workers_take_a_whole_batch(size, count, local):
     replicas = count * local
-    taken = [chunks.sizes_of_worker(size, replicas, count, w) for w in range(count)]
+    taken = [steps.sizes_of_worker(size, replicas, count, w) for w in range(count)]
     for turn in range(0, replicas, local):
         together = [n for each in taken for n in each[turn : turn + local]]
         assert sum(together) == size
@@ -160,9 +160,7 @@ def test_chunks_are_dealt_in_turn(rows, size, count, local, expected):
 def test_fixed_sizes_are_rotated_by_the_place_of_the_worker(
     size, count, local, expected
 ):
-    found = [
-        chunks.sizes_of_worker(size, count * local, count, w) for w in range(count)
-    ]
+    found = [steps.sizes_of_worker(size, count * local, count, w) for w in range(count)]
     assert found == expected
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.input.loaders.test_dispatch import distributed
 from tests.unit.input.pipelines import flat, resumed, saved
 from unisono._src.input.loaders import dispatch
-from unisono._src.input.plan import witnesses
+from unisono._src.input.plan import first_elements
 
 torch = pytest.importorskip("torch")
 data = torch.utils.data
@@ -90,10 +90,10 @@ def test_workers_tell_a_loader_that_shuffles_by_itself_from_others(seeded):
                 generator=generator,
             )
         )
-        ledger = witnesses.Ledger([node], True, False)
-        with ledger.open():
+        recorder = first_elements.Recorder([node], True, False)
+        with recorder.open():
             node.cursor().read(1)
-        return ledger.passes["0.0"].seen
+        return recorder.passes["0.0"].seen
 
     assert (note_first() == note_first()) == seeded
 

@@ -1,12 +1,19 @@
 """What is not checked at the call is found much later, in words of another library."""
 
+import inspect
+import re
+from typing import Any
+
 import numpy as np
 import pytest
 
 import unisono as uni
+from tests.unit.input import method_arguments
 
 D = uni.data.Dataset
 R = D.range(4)
+HUGE = 2**63
+RAGGED: Any = [[1], [1, 2]]
 NAN, INF = float("nan"), float("inf")
 
 
@@ -58,6 +65,11 @@ CALLS = {
         lambda: R.bucket_by_sequence_length(same, "ab", [1, 1, 1]),
         TypeError,
         "bucket_boundaries.*'ab'",
+    ),
+    "buckets, one number in an array": (
+        lambda: R.bucket_by_sequence_length(same, np.array(3), [1, 1]),
+        TypeError,
+        "bucket_boundaries.*array",
     ),
     "sizes of buckets": (
         lambda: R.bucket_by_sequence_length(same, [3], ["a", 1]),
@@ -330,3 +342,92 @@ F16, F32, F64 = np.float16, np.float32, np.float64
 )
 def test_the_first_number_of_a_list_gives_its_type(given, want):
     assert D.from_tensors(given).element_spec.dtype == want
+
+
+MORE_CALLS = {
+    "range": (lambda: D.range(HUGE), ValueError, "args.*64 bits"),
+    "range, below": (lambda: D.range(-HUGE - 1, 0), ValueError, "args.*64 bits"),
+    "range, too long": (lambda: D.range(-HUGE, HUGE - 1), ValueError, "at most 2"),
+    "range, type": (lambda: D.range(3, output_type="x"), TypeError, "output_type"),
+    "counter, type": (lambda: D.counter(dtype=()), TypeError, "dtype"),
+    "counter, objects": (lambda: D.counter(dtype=object), TypeError, "dtype"),
+    "counter": (lambda: D.counter(HUGE), ValueError, "start"),
+    "batch": (lambda: R.repeat().batch(HUGE), ValueError, "batch_size.*64 bits"),
+    "batch, negative": (lambda: R.batch(-1), ValueError, "batch_size"),
+    "padded_batch": (lambda: R.padded_batch(HUGE), ValueError, "batch_size"),
+    "rebatch": (lambda: R.batch(2).rebatch(RAGGED), TypeError, "batch_size"),
+    "rebatch, huge": (lambda: R.batch(2).rebatch([HUGE]), ValueError, "batch_size"),
+    "rebatch, table": (
+        lambda: R.batch(2).rebatch(np.ones((2, 2), int)), TypeError, "batch_size"
+    ),
+    "shuffle": (lambda: R.shuffle(HUGE), ValueError, "buffer_size"),
+    "shuffle, seed": (lambda: R.shuffle(3, seed=HUGE), ValueError, "seed"),
+    "take": (lambda: R.take(HUGE), ValueError, "count"),
+    "skip": (lambda: R.skip(HUGE), ValueError, "count"),
+    "repeat": (lambda: R.repeat(HUGE), ValueError, "count"),
+    "shard": (lambda: R.shard(HUGE, 0), ValueError, "num_shards"),
+    "prefetch": (lambda: R.prefetch(HUGE), ValueError, "buffer_size"),
+    "window": (lambda: R.window(HUGE), ValueError, "size"),
+    "window, stride": (lambda: R.window(2, stride=-1), ValueError, "stride"),
+    "enumerate": (lambda: R.enumerate(HUGE), ValueError, "start"),
+    "interleave": (
+        lambda: R.interleave(lambda x: R, cycle_length=-7), ValueError, "cycle_length"
+    ),
+    "interleave, many": (
+        lambda: R.interleave(lambda x: R, HUGE - 1), ValueError, "cycle_length.*most"
+    ),
+    "counter, an array": (lambda: D.counter(dtype=np.ones(2)), TypeError, "dtype"),
+    "map": (lambda: R.map(abs, HUGE), ValueError, "num_parallel_calls"),
+    "reduce": (lambda: R.reduce(1.5, 3), TypeError, "reduce_func.*int"),
+    "cache": (lambda: R.cache(np.arange(3)), TypeError, "filename"),
+    "cache, zero bytes": (lambda: R.cache("a\0b"), ValueError, "filename.*zero"),
+    "cache, long": (lambda: R.cache("x" * 240), ValueError, "filename.*bytes"),
+    "ignore_errors": (lambda: R.ignore_errors("no"), TypeError, "log_warning"),
+    "load": (lambda: D.load(3), TypeError, "path.*3"),
+    "load, wait": (lambda: D.load("/nowhere", wait="no"), TypeError, "wait.*'no'"),
+    "load, wait for 3": (lambda: D.load("/nowhere", wait=3), TypeError, "wait.*3"),
+    "load, long": (lambda: D.load("x" * 300, wait=True), ValueError, "path.*255"),
+    "save": (lambda: R.save(3), TypeError, "path.*3"),
+    "save, zero bytes": (lambda: R.save("a\0b"), ValueError, "path.*zero"),
+    "save, compression": (lambda: R.save("x", np.arange(2)), TypeError, "compression"),
+    "list_files": (lambda: D.list_files("x" * 300), ValueError, "file_pattern.*255"),
+    "list_files, shuffle": (lambda: D.list_files("*", "no"), TypeError, "shuffle"),
+    "TextLineDataset": (
+        lambda: uni.data.TextLineDataset("x" * 300), ValueError, "filenames.*255"
+    ),
+    "group_by_window": (
+        lambda: R.group_by_window(abs, abs, window_size_func=3),
+        TypeError,
+        "window_size_func",
+    ),
+    "random": (lambda: D.random(seed=HUGE), ValueError, "seed"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MORE_CALLS)
+def test_numbers_paths_and_types_are_refused_at_the_call_by_name(name):
+    call, error, told = MORE_CALLS[name]
+    with pytest.raises(error, match=told):
+        call()
+
+
+@pytest.mark.parametrize("method", method_arguments.METHODS)
+def test_every_argument_of_every_method_is_checked_by_its_name(method):
+    source = re.sub(r"\s+", " ", inspect.getsource(getattr(D, method)))
+    passed = method_arguments.unchecked(method)
+    assert passed <= set(method_arguments.METHODS[method])
+    for name in method_arguments.METHODS[method]:
+        call = rf'checks\.\w+\( ?(checks\.\w+, )?{name}, "{name}" ?\)'
+        assert (re.search(call, source) is None) == (name in passed), (
+            f"expected {method} to check {name} by a function of argument_checks, or "
+            "tests/unit/input/method_arguments.py to say that it does not."
+        )
+
+
+def test_numbers_that_leave_64_bits_are_no_other_numbers():
+    for dataset in (D.counter(HUGE - 2), D.range(3).enumerate(HUGE - 2)):
+        assert len(list(dataset.take(2))) == 2
+        for made in (dataset.take(3), dataset.take(3).batch(3)):
+            with pytest.raises(ValueError, match="does not fit into 64 bits"):
+                list(made)
+    assert [int(x) for x in D.range(126, 130, output_type="int8")][-1] == -127

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import unisono as uni
-from unisono._src.input.sources import crc32c
+from unisono._src.input.sources import files
 from unisono._src.input.stages import element_files
 from unisono.data import Dataset
 from unisono.errors import DataLossError
@@ -110,8 +110,8 @@ def test_files_of_an_earlier_release_are_refused_in_words(tmp_path):
 def forge(path, contents, length=None):
     """Writes a file with one chunk, whose checksums are right."""
     head = struct.pack("<cQQ", b"+", 0, len(contents) if length is None else length)
-    parts = [b"unisono-cache-3\n", head, struct.pack("<I", crc32c.checksum(head))]
-    parts += [contents, struct.pack("<I", crc32c.checksum(contents))]
+    parts = [b"unisono-cache-3\n", head, struct.pack("<I", files.checksum(head))]
+    parts += [contents, struct.pack("<I", files.checksum(contents))]
     path.write_bytes(b"".join(parts))
 
 
@@ -165,7 +165,7 @@ def test_a_strangers_index_is_refused(tmp_path, shards):
     del index["crc32c"]
     index["shards"] = shards
     text = json.dumps(index, sort_keys=True).encode()
-    index["crc32c"] = crc32c.checksum(text)
+    index["crc32c"] = files.checksum(text)
     (tmp_path / "dataset.json").write_text(json.dumps(index))
     with pytest.raises(DataLossError, match=r"dataset\.json is damaged"):
         Dataset.load(tmp_path)

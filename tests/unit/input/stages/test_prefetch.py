@@ -165,14 +165,14 @@ def test_an_interrupt_that_takes_an_exception_away_ends_nothing(monkeypatch):
 
     iterator = iter(distributed(Dataset.range(8).batch(2).map(fails)))
     seen = flat(1, [next(iterator)])
-    taken = prefetch.Ahead._wait
+    taken = prefetch.ReadAhead._wait
 
-    def interrupted(self, tank):
-        assert isinstance(taken(self, tank)[0], prefetch._ReadFailure)
+    def interrupted(self, shared):
+        assert isinstance(taken(self, shared)[0], prefetch._ReadFailure)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(prefetch.Ahead, "_wait", interrupted)
+        patch.setattr(prefetch.ReadAhead, "_wait", interrupted)
         next(iterator)
     assert seen + flat(1, iterator) == [0, 1, 4, 5, 6, 7]
     iterator.close()
@@ -246,14 +246,14 @@ def test_an_element_that_an_interrupt_lost_comes_again_after_resuming(monkeypatc
     dataset = Dataset.range(12).batch(2).map(slow)
     iterator = iter(distributed(dataset))
     first = flat(1, [next(iterator)])
-    taken = prefetch.Ahead._wait
+    taken = prefetch.ReadAhead._wait
 
-    def interrupted(self, tank):
-        taken(self, tank)
+    def interrupted(self, shared):
+        taken(self, shared)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(prefetch.Ahead, "_wait", interrupted)
+        patch.setattr(prefetch.ReadAhead, "_wait", interrupted)
         next(iterator)
     rest = resumed(distributed(dataset), saved(iterator))
     assert first + flat(1, rest) == list(range(12))
@@ -290,7 +290,7 @@ class NoPosition:
 
 @pytest.mark.parametrize("size", [0, 2])
 def test_what_tells_no_position_can_be_read(size):
-    reader = prefetch.Ahead(NoPosition(), size, "stream")
+    reader = prefetch.ReadAhead(NoPosition(), size, "stream")
     assert reader.read(2)[1].tolist() == [4, 5, 6, 7]
     with pytest.raises((NotImplementedError, RuntimeError)):
         reader.get_state()
@@ -299,8 +299,8 @@ def test_what_tells_no_position_can_be_read(size):
 
 
 def test_a_thread_that_died_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(prefetch._Tank, "forget", lambda self: 1 / 0)
-    reader = prefetch.Ahead(NoPosition(), 2, "stream")
+    monkeypatch.setattr(prefetch._SharedQueue, "forget", lambda self: 1 / 0)
+    reader = prefetch.ReadAhead(NoPosition(), 2, "stream")
     assert len(reader.read(1)) == 1
     with pytest.raises(ZeroDivisionError):
         reader.read(1)

@@ -20,22 +20,19 @@ from unisono._src.foundation import (
     printable,
 )
 from unisono._src.foundation.public_names import publish
-from unisono._src.input.api import buckets, iterators, saved_dataset
+from unisono._src.input.api import iterators, saved_dataset, transforms
 from unisono._src.input.loaders import dispatch
 from unisono._src.input.plan import elements, nodes, seeds
 from unisono._src.input.sources import arrays
+from unisono._src.input.stages import argument_checks as checks
 from unisono._src.input.stages import (
-    argument_checks,
-    argument_table,
-    asserting,
-    carried_options,
     dataset_options,
+    element_files,
     map_processes,
     mapping,
     mixing,
-    resampling,
     sampling,
-    saved_shards,
+    selecting,
     shuffling,
 )
 
@@ -44,7 +41,7 @@ UNKNOWN_CARDINALITY = nodes.UNKNOWN
 AUTOTUNE = mapping.AUTOTUNE
 
 
-class Dataset(buckets.Groupings["Dataset"]):
+class Dataset(transforms.Transformations["Dataset"]):
     """Describes a stream of elements, which is read when it is iterated.
 
     Each method returns a new dataset and changes nothing. Elements are nested tuples
@@ -71,7 +68,7 @@ class Dataset(buckets.Groupings["Dataset"]):
     # Sources.
 
     @staticmethod
-    def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
+    def from_tensors(tensors: object, name: str | None = None) -> Dataset:
         """Returns a dataset with one element.
 
         >>> [x.tolist() for x in Dataset.from_tensors([1, 2])]
@@ -80,7 +77,7 @@ class Dataset(buckets.Groupings["Dataset"]):
         return Dataset(arrays.Tensors(elements.convert(tensors)))
 
     @staticmethod
-    def from_tensor_slices(tensors: Any, name: str | None = None) -> Dataset:
+    def from_tensor_slices(tensors: object, name: str | None = None) -> Dataset:
         """Returns a dataset with one element for each row of the arrays.
 
         The arrays are not copied: do not change them while the dataset is in use.
@@ -99,10 +96,10 @@ class Dataset(buckets.Groupings["Dataset"]):
     @staticmethod
     def from_generator(
         generator: Callable[..., Any],
-        output_types: Any = None,
-        output_shapes: Any = None,
+        output_types: object = None,
+        output_shapes: object = None,
         args: Sequence[Any] | None = None,
-        output_signature: Any = None,
+        output_signature: elements.Spec = None,
         name: str | None = None,
     ) -> Dataset:
         """Returns a dataset of the elements that a generator function yields.
@@ -127,7 +124,7 @@ class Dataset(buckets.Groupings["Dataset"]):
         >>> [int(x) for x in made]
         [0, 1, 4, 9]
         """
-        argument_table.check("from_generator", generator=generator)
+        checks.generator(generator, "generator")
         signature = _generator_spec(output_types, output_shapes, output_signature)
         if args is not None and not isinstance(args, (Sequence, np.ndarray)):
             raise TypeError(
@@ -136,7 +133,7 @@ class Dataset(buckets.Groupings["Dataset"]):
             )
         given = [elements.to_array(a) for a in (() if args is None else args)]
         make = functools.partial(
-            argument_checks.call_generator, functools.partial(generator, *given)
+            checks.call_generator, functools.partial(generator, *given)
         )
         return Dataset(arrays.Generated(make, signature))
 
@@ -160,8 +157,8 @@ class Dataset(buckets.Groupings["Dataset"]):
                 f"Invalid `args`. The length of `args` should be between 1 and 3, "
                 f"received {len(args)}."
             )
-        given = argument_table.check("range", args=args, output_type=output_type)
-        numbers = given["args"]
+        numbers = checks.integers(args, "args")
+        kind = checks.number_type(output_type, "output_type")
         if len(numbers) == 3 and numbers[2] == 0:
             raise errors.InvalidArgumentError("The step of a range cannot be zero.")
         span = range(*numbers)
@@ -169,9 +166,7 @@ class Dataset(buckets.Groupings["Dataset"]):
             raise ValueError(
                 f"A dataset has at most 2**63 - 1 elements, received {span}."
             )
-        return Dataset(
-            arrays.Range(span.start, span.stop, span.step, given["output_type"])
-        )
+        return Dataset(arrays.Range(span.start, span.stop, span.step, kind))
 
     @staticmethod
     def counter(
@@ -185,15 +180,10 @@ class Dataset(buckets.Groupings["Dataset"]):
         >>> [int(x) for x in Dataset.counter(5, 10).take(3)]
         [5, 15, 25]
         """
-        given = argument_table.check("counter", start=start, step=step, dtype=dtype)
+        first, distance = checks.integer(start, "start"), checks.integer(step, "step")
+        kind = checks.number_type(dtype, "dtype")
         return Dataset(
-            arrays.Range(
-                given["start"],
-                sys.maxsize,
-                given["step"],
-                given["dtype"],
-                is_endless=True,
-            )
+            arrays.Range(first, sys.maxsize, distance, kind, is_endless=True)
         )
 
     @staticmethod
@@ -214,20 +204,15 @@ class Dataset(buckets.Groupings["Dataset"]):
         >>> [int(x) for x in numbers] == [int(x) for x in numbers]
         True
         """
-        given = argument_table.check(
-            "random", seed=seed, rerandomize_each_iteration=rerandomize_each_iteration
+        again = checks.optional(
+            checks.flag, rerandomize_each_iteration, "rerandomize_each_iteration"
         )
-        again = given["rerandomize_each_iteration"] is True
-        return Dataset(
-            shuffling.RandomNumbers(
-                lambda generator, size: generator.integers(0, 1 << 32, size),
-                seeds.Order(given["seed"], again),
-            )
-        )
+        order = seeds.Order(checks.seed(seed, "seed"), again is True)
+        return Dataset(shuffling.RandomNumbers(sampling.draw_numbers, order))
 
     @staticmethod
     def list_files(
-        file_pattern: argument_checks.Paths,
+        file_pattern: checks.Paths,
         shuffle: bool | None = None,
         seed: int | None = None,
         name: str | None = None,
@@ -252,19 +237,18 @@ class Dataset(buckets.Groupings["Dataset"]):
         >>> [pathlib.Path(p.decode()).name for p in found.as_numpy_iterator()]
         ['a.txt', 'b.txt']
         """
-        given = argument_table.check(
-            "list_files", file_pattern=file_pattern, shuffle=shuffle, seed=seed
-        )
-        patterns = given["file_pattern"]
+        patterns = checks.paths(file_pattern, "file_pattern")
+        is_shuffled = checks.optional(checks.flag, shuffle, "shuffle")
+        checks.seed(seed, "seed")
         found = sorted(path for pattern in patterns for path in glob.glob(pattern))
         if not found:
             told = ", ".join(patterns)
             raise errors.InvalidArgumentError(f"No files matched pattern: {told}.")
         made = Dataset(arrays.Slices.of(found))
-        return made if given["shuffle"] is False else made.shuffle(len(found), seed)
+        return made if is_shuffled is False else made.shuffle(len(found), seed)
 
     @staticmethod
-    def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
+    def zip(*args: object, datasets: object = None, name: str | None = None) -> Dataset:
         """Combines one element of each dataset into an element.
 
         Args:
@@ -311,16 +295,10 @@ class Dataset(buckets.Groupings["Dataset"]):
         >>> [int(x) for x in Dataset.choose_from_datasets(inputs, choices)]
         [10, 0, 1]
         """
-        given = argument_table.check(
-            "choose_from_datasets",
-            datasets=datasets,
-            choice_dataset=choice_dataset,
-            stop_on_empty_dataset=stop_on_empty_dataset,
-        )
-        stop = given["stop_on_empty_dataset"]
-        return Dataset(
-            sampling.choose(given["datasets"], given["choice_dataset"], stop)
-        )
+        inputs = checks.plans(datasets, "datasets")
+        choices = checks.plan(choice_dataset, "choice_dataset")
+        stop = checks.flag(stop_on_empty_dataset, "stop_on_empty_dataset")
+        return Dataset(sampling.choose(inputs, choices, stop))
 
     @staticmethod
     def sample_from_datasets(
@@ -351,20 +329,16 @@ class Dataset(buckets.Groupings["Dataset"]):
         >>> sorted(int(x) for x in mixed)
         [0, 1, 2, 10, 11, 12]
         """
-        given = argument_table.check(
-            "sample_from_datasets",
-            datasets=datasets,
-            seed=seed,
-            stop_on_empty_dataset=stop_on_empty_dataset,
-            rerandomize_each_iteration=rerandomize_each_iteration,
+        inputs, number = checks.plans(datasets, "datasets"), checks.seed(seed, "seed")
+        stop = checks.flag(stop_on_empty_dataset, "stop_on_empty_dataset")
+        changes = checks.optional(
+            checks.flag, rerandomize_each_iteration, "rerandomize_each_iteration"
         )
-        changes = given["rerandomize_each_iteration"] is not False
-        order = seeds.Order(given["seed"], changes)
-        stop = given["stop_on_empty_dataset"]
-        return Dataset(sampling.sample(given["datasets"], weights, order, stop))
+        order = seeds.Order(number, changes is not False)
+        return Dataset(sampling.sample(inputs, weights, order, stop))
 
     @staticmethod
-    def from_loader(loader: Any) -> Dataset:
+    def from_loader(loader: object) -> Dataset:
         """Returns a dataset of the elements of a loader.
 
         Not in TensorFlow. `experimental_distribute_dataset` takes loaders as they are;
@@ -381,8 +355,8 @@ class Dataset(buckets.Groupings["Dataset"]):
 
     @staticmethod
     def load(
-        path: argument_checks.Path,
-        element_spec: Any = None,
+        path: checks.Path,
+        element_spec: elements.Spec = None,
         compression: str | None = None,
         reader_func: Callable[[Dataset], Dataset] | None = None,
         wait: bool = False,
@@ -410,17 +384,12 @@ class Dataset(buckets.Groupings["Dataset"]):
         ...     [int(x) for x in Dataset.load(folder)]
         [0, 1, 2, 3]
         """
-        checked = argument_table.check(
-            "load",
-            path=path,
-            compression=compression,
-            reader_func=reader_func,
-            wait=wait,
-        )
-        shards = saved_dataset.load(
-            checked["path"], element_spec, compression, checked["wait"]
-        )
-        given = Dataset(saved_shards.Shards(tuple(map(Dataset, shards))))
+        folder = checks.path(path, "path")
+        kind = checks.compression(compression, "compression")
+        checks.optional(checks.function, reader_func, "reader_func")
+        waits = checks.flag(wait, "wait")
+        shards = saved_dataset.load(folder, element_spec, kind, waits)
+        given = Dataset(element_files.Shards(tuple(map(Dataset, shards))))
         if reader_func is not None:
             return Dataset(mixing.plan_of(reader_func(given), "reader_func"))
         if len(shards) == 1:
@@ -431,7 +400,7 @@ class Dataset(buckets.Groupings["Dataset"]):
 
     def save(
         self,
-        path: argument_checks.Path,
+        path: checks.Path,
         compression: str | None = None,
         shard_func: Callable[..., Any] | None = None,
         checkpoint_args: None = None,
@@ -462,11 +431,11 @@ class Dataset(buckets.Groupings["Dataset"]):
                 "was interrupted. Save parts of the dataset (`shard`) into folders of "
                 "their own."
             )
-        given = argument_table.check(
-            "save", path=path, compression=compression, shard_func=shard_func
-        )
-        compression = saved_dataset.check_compression(compression)
-        saved_dataset.save(self.prepared(), given["path"], compression, shard_func)
+        folder = checks.path(path, "path")
+        kind = checks.compression(compression, "compression")
+        checks.optional(checks.function, shard_func, "shard_func")
+        kind = saved_dataset.check_compression(kind)
+        saved_dataset.save(self.prepared(), folder, kind, shard_func)
 
     def rejection_resample(
         self,
@@ -498,9 +467,10 @@ class Dataset(buckets.Groupings["Dataset"]):
         >>> bool(0.4 < share < 0.6)
         True
         """
-        argument_table.check("rejection_resample", class_func=class_func, seed=seed)
+        checks.function(class_func, "class_func")
+        checks.seed(seed, "seed")
         return self._derive(
-            resampling.resample(self, class_func, target_dist, initial_dist, seed)
+            sampling.resample(self, class_func, target_dist, initial_dist, seed)
         )
 
     # What can be asked.
@@ -541,7 +511,7 @@ class Dataset(buckets.Groupings["Dataset"]):
         >>> Dataset.range(3).with_options(options).batch(2).options().deterministic
         False
         """
-        return carried_options.options_of(self._node)
+        return dataset_options.options_of(self._node)
 
     def __len__(self) -> int:
         return nodes.known_length(self._node.cardinality)
@@ -594,7 +564,7 @@ class Dataset(buckets.Groupings["Dataset"]):
 
     def reduce(
         self,
-        initial_state: Any,
+        initial_state: object,
         reduce_func: Callable[[Any, Any], Any],
         name: str | None = None,
     ) -> Any:
@@ -614,7 +584,7 @@ class Dataset(buckets.Groupings["Dataset"]):
         >>> int(Dataset.range(5).reduce(np.int64(0), lambda total, x: total + x))
         10
         """
-        argument_table.check("reduce", reduce_func=reduce_func)
+        checks.function(reduce_func, "reduce_func")
         state = elements.present(elements.convert(initial_state))
         for element in self:
             made = elements.convert(reduce_func(state, element))
@@ -623,7 +593,9 @@ class Dataset(buckets.Groupings["Dataset"]):
         return state
 
 
-def _generator_spec(types: Any, shapes: Any, signature: Any) -> Any:
+def _generator_spec(
+    types: object, shapes: object, signature: elements.Spec
+) -> elements.Spec:
     """Returns the spec of a generator's elements, in whichever way it was given.
 
     Raises:
@@ -647,16 +619,16 @@ def _generator_spec(types: Any, shapes: Any, signature: Any) -> Any:
             "Either `output_signature` or `output_types` must be specified."
         )
     if shapes is None:
-        return elements.map_leaves(lambda t: specs.TensorSpec(None, t), types)
+        return elements.map_specs(lambda t: specs.TensorSpec(None, t), types)
     found = iter(_shapes_like(types, shapes))
-    return elements.map_leaves(lambda t: specs.TensorSpec(next(found), t), types)
+    return elements.map_specs(lambda t: specs.TensorSpec(next(found), t), types)
 
 
-def _shapes_like(types: Any, shapes: Any) -> list[Any]:
+def _shapes_like(types: object, shapes: object) -> list[Any]:
     """Returns the shapes in the order of the types; a shape is itself a tuple."""
     if not elements.is_structure(types):
-        return [argument_checks.shape(shapes, "output_shapes")]
-    found = argument_checks.parts(types, shapes, "output_shapes", "output_types")
+        return [checks.shape(shapes, "output_shapes")]
+    found = checks.parts(types, shapes, "output_shapes", "output_types")
     pairs = zip(nest.children(types), found, strict=True)
     return [shape for t, s in pairs for shape in _shapes_like(t, s)]
 
@@ -679,11 +651,11 @@ def assert_cardinality(expected_cardinality: int) -> Callable[[Dataset], Dataset
     >>> int(odd.apply(assert_cardinality(3)).cardinality())
     3
     """
-    expected = argument_checks.integer(expected_cardinality, "expected_cardinality")
+    expected = checks.integer(expected_cardinality, "expected_cardinality")
 
     def transform(dataset: Dataset) -> Dataset:
-        plan = argument_checks.plan(dataset, "dataset")
-        return Dataset(asserting.AssertCardinality(plan, expected))
+        plan = checks.plan(dataset, "dataset")
+        return Dataset(selecting.AssertCardinality(plan, expected))
 
     return transform
 

@@ -16,7 +16,7 @@ from unisono._src.foundation import ambient, errors, host_numbers
 from unisono._src.foundation.process_bound import ProcessBound
 from unisono._src.foundation.public_names import publish
 from unisono._src.input.api import iterators
-from unisono._src.input.description import batch_table, function_table, report
+from unisono._src.input.description import descriptions, report
 from unisono._src.input.distribution import (
     cheap_plans,
     dataset_functions,
@@ -29,13 +29,7 @@ from unisono._src.input.distribution import (
 )
 from unisono._src.input.loaders import dispatch, hugging_face
 from unisono._src.input.plan import cursors, elements, nodes
-from unisono._src.input.stages import (
-    carried_options,
-    dataset_options,
-    map_processes,
-    mapping,
-    prefetch,
-)
+from unisono._src.input.stages import dataset_options, map_processes, mapping, prefetch
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
 from unisono._src.workers import watchdog, worker_notes
@@ -66,7 +60,7 @@ class Reading:
         topology: the replicas.
     """
 
-    open: Callable[[], prefetch.Ahead]
+    open: Callable[[], prefetch.ReadAhead]
     kind: str
     is_common: bool
     plans: Sequence[nodes.Node]
@@ -82,9 +76,9 @@ def reading_of(dataset: DistributedDataset) -> Reading:
 
 
 # From the source to the program, one cursor around the other: the worker's plan, steps
-# (`steps.Cut` and its like), agreement between workers (`Together`), devices
-# (`Placed`), and the thread (`Ahead`), which remembers positions. Everything up to
-# `Placed` runs in that thread, if there is one.
+# (`steps.BatchSteps` and its like), agreement between workers (`AgreedSteps`), devices
+# (`PlacedSteps`), and the thread (`ReadAhead`), which remembers positions. Everything
+# up to `PlacedSteps` runs in that thread, if there is one.
 class DistributedIterator(ProcessBound, iterators.PositionedIterator):
     """Iterates over a distributed dataset; each element has one value per replica.
 
@@ -133,7 +127,7 @@ class DistributedIterator(ProcessBound, iterators.PositionedIterator):
         self._pulled.append(found[0].units)
         return found[0].batch
 
-    def put_back(self, element: Any) -> None:
+    def put_back(self, element: object) -> None:
         """Undoes a `pull` whose element was not used."""
         self._back.append(self._pulled.pop())
         self._returned.appendleft(element)
@@ -220,7 +214,7 @@ class DistributedDataset(ProcessBound, abc.ABC):
         self,
         topology: Topology,
         options: input_options.InputOptions | None = None,
-        owner: Any = None,
+        owner: object = None,
         share: steps.Share | None = None,
     ) -> None:
         self._topology = topology
@@ -270,7 +264,7 @@ class DistributedDataset(ProcessBound, abc.ABC):
         """Returns how many steps there are."""
 
     @abc.abstractmethod
-    def _open(self) -> prefetch.Ahead:
+    def _open(self) -> prefetch.ReadAhead:
         """Returns the steps on their devices, read ahead where that pays."""
 
     def _reading(self) -> Reading:
@@ -366,20 +360,20 @@ class DistributedDataset(ProcessBound, abc.ABC):
 
     def _place(
         self, made: cursors.Cursor, node: nodes.Node, size: int
-    ) -> prefetch.Ahead:
+    ) -> prefetch.ReadAhead:
         """Returns the steps on their devices, read `size` ahead."""
         if self._share.workers > 1 and not self._by_data:
             notes = self._board(f"iterator {next(self._iterators)}")
-            made = worker_agreement.Together(
+            made = worker_agreement.AgreedSteps(
                 made, node, self._share, notes, self._drops_now
             )
             # Workers agree about each step in the thread, while the last one computes.
             size = max(1, size)
         fetch = self._options.experimental_fetch_to_device
-        placed = placement.Placed(made, self._topology, node.is_fresh, fetch)
+        placed = placement.PlacedSteps(made, self._topology, node.is_fresh, fetch)
         on_cpu = self._topology.devices[0].platform == "cpu"
         nice = _NICE if on_cpu else 0
-        return prefetch.Ahead(placed, size, "input pipeline", nice)
+        return prefetch.ReadAhead(placed, size, "input pipeline", nice)
 
 
 @final
@@ -390,10 +384,10 @@ class DistributedBatches(DistributedDataset):
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: object,
         topology: Topology,
         options: input_options.InputOptions | None = None,
-        owner: Any = None,
+        owner: object = None,
         share: steps.Share | None = None,
     ) -> None:
         if isinstance(dataset, DistributedDataset):
@@ -408,7 +402,7 @@ class DistributedBatches(DistributedDataset):
                 "`distribute_datasets_from_function`."
             )
         given = dispatch.to_node(dataset)
-        wanted = carried_options.options_of(given)
+        wanted = dataset_options.options_of(given)
         policy = wanted.experimental_distribute.auto_shard_policy
         self._decision = sharding_rule.decide(given, policy)
         self._by_data = self._decision.kind == dataset_options.AutoShardPolicy.DATA
@@ -460,11 +454,11 @@ class DistributedBatches(DistributedDataset):
 
     def describe(self) -> report.InputDescription:
         """Returns a table of who reads what, how it is split, and what is left."""
-        return batch_table.describe_batches(self._given, self._decision, self._share)
+        return descriptions.describe_batches(self._given, self._decision, self._share)
 
-    def _open(self) -> prefetch.Ahead:
+    def _open(self) -> prefetch.ReadAhead:
         node, wanted = self._node, self._steps_ahead
-        while isinstance(node, (prefetch.Prefetch, carried_options.WithOptions)):
+        while isinstance(node, (prefetch.Prefetch, dataset_options.WithOptions)):
             # One thread reads for both: the `prefetch` at the end of the plan and this.
             if isinstance(node, prefetch.Prefetch):
                 wanted = max(wanted, node.size)
@@ -483,8 +477,8 @@ class DistributedBatches(DistributedDataset):
 
         source = make() if self._comparisons is None else self._comparisons.open(make)
         if self._share.is_single:
-            return steps.Whole(source)
-        return steps.Cut(source, self._share, self._decision.size, self._by_data)
+            return steps.SingleReplicaSteps(source)
+        return steps.BatchSteps(source, self._share, self._decision.size, self._by_data)
 
 
 @final
@@ -499,7 +493,7 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         dataset_fn: Callable[[dataset_functions.InputContext], Any],
         topology: Topology,
         options: input_options.InputOptions | None = None,
-        owner: Any = None,
+        owner: object = None,
         share: steps.Share | None = None,
     ) -> None:
         super().__init__(topology, options, owner, share)
@@ -556,18 +550,18 @@ class DistributedDatasetsFromFunction(DistributedDataset):
     def _describe(self, look: bool) -> report.InputDescription:
         """Does what `describe` does; reads an element only if `look` is True."""
         given, share = self._plans, self._share
-        return function_table.describe_elements(given, share, self._drops, look)
+        return descriptions.describe_elements(given, share, self._drops, look)
 
-    def _open(self) -> prefetch.Ahead:
+    def _open(self) -> prefetch.ReadAhead:
         missing = functools.partial(
             sharding_rule.empty_part, self._given, self._share.workers, self._drops_now
         )
         if self._per_replica:
-            made: cursors.Cursor = steps.Separate(
+            made: cursors.Cursor = steps.DatasetSteps(
                 [n.cursor() for n in self._plans], missing
             )
         else:
-            made = steps.Dealt(self._given.cursor(), self._share, missing)
+            made = steps.ElementSteps(self._given.cursor(), self._share, missing)
         cheap = all(cheap_plans.is_cheap(n) for n in self._plans)
         return self._place(made, self._given, 0 if cheap else self._steps_ahead)
 
@@ -589,7 +583,7 @@ def _call_dataset_fn(
             f"received {type(made).__name__}."
         )
     node = dispatch.to_node(made)
-    processes = carried_options.options_of(node).worker_processes
+    processes = dataset_options.options_of(node).worker_processes
     return map_processes.run_in_processes(node, processes)
 
 
@@ -597,9 +591,9 @@ def _accept_position(index: int) -> None:
     """Accepts every position: no other worker shares the dataset."""
 
 
-def _per_replica_spec(spec: Any, count: int) -> Any:
+def _per_replica_spec(spec: object, count: int) -> elements.Spec:
     """Returns a `PerReplicaSpec` of `count` replicas for each array of a spec."""
-    return elements.map_leaves(lambda s: specs.PerReplicaSpec(*[s] * count), spec)
+    return elements.map_specs(lambda s: specs.PerReplicaSpec(*[s] * count), spec)
 
 
 def _check_batched(node: nodes.Node, share: steps.Share) -> None:

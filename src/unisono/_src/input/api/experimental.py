@@ -13,7 +13,7 @@ from unisono._src.execution import specs
 from unisono._src.foundation.public_names import publish
 from unisono._src.input.api import iterators
 from unisono._src.input.api.dataset import Dataset
-from unisono._src.input.sources import tfrecord_writer
+from unisono._src.input.sources import files
 from unisono._src.input.stages import argument_checks
 
 Apply = Callable[[Dataset], Dataset]
@@ -24,7 +24,7 @@ _NEWER = frozenset({"self", "name", "wait", "rerandomize_each_iteration"})
 
 
 def _copy_static(
-    name: str, method: Callable[_P, _R], **defaults: Any
+    name: str, method: Callable[_P, _R], **defaults: object
 ) -> Callable[_P, _R]:
     """Returns a function like a static method, perhaps with other defaults."""
     signature = _signature(method, defaults)
@@ -178,7 +178,7 @@ class DatasetRecordWriter:
                 "Elements of `dataset` must be single texts, one for each record; "
                 f"those of the given one are {dataset.element_spec}."
             )
-        with tfrecord_writer.TFRecordWriter(self._filename, self._compression) as file:
+        with files.TFRecordWriter(self._filename, self._compression) as file:
             for record in dataset.as_numpy_iterator():
                 file.write(record)
 

@@ -10,7 +10,7 @@ import numpy as np
 from unisono._src.foundation.public_names import publish
 from unisono._src.input.api.dataset import Dataset
 from unisono._src.input.plan import elements
-from unisono._src.input.sources import columnar, files
+from unisono._src.input.sources import files, grain_sources
 from unisono._src.input.stages import argument_checks, mapping, mixing
 
 
@@ -205,7 +205,7 @@ class ParquetDataset(_FileDataset):
         filenames: argument_checks.Paths | Dataset,
         num_parallel_reads: int | None = None,
     ) -> None:
-        super().__init__(filenames, columnar.Parquet, num_parallel_reads)
+        super().__init__(filenames, grain_sources.Parquet, num_parallel_reads)
 
 
 class ArrayRecordDataset(_FileDataset):
@@ -236,7 +236,7 @@ class ArrayRecordDataset(_FileDataset):
         filenames: argument_checks.Paths | Dataset,
         num_parallel_reads: int | None = None,
     ) -> None:
-        super().__init__(filenames, columnar.ArrayRecord, num_parallel_reads)
+        super().__init__(filenames, grain_sources.ArrayRecord, num_parallel_reads)
 
 
 publish(

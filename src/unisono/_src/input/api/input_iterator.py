@@ -55,7 +55,7 @@ class InputIterator:
         return next(self._iterator)
 
 
-def as_dataset(made: Any) -> Any:
+def as_dataset(made: object) -> object:
     """Returns what an `input_fn` made as a dataset.
 
     Args:

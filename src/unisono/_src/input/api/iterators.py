@@ -29,12 +29,12 @@ class Optional:
     """
 
     def __init__(
-        self, value: Any, has_value: bool, spec: Callable[[], Any] | None = None
+        self, value: object, has_value: bool, spec: Callable[[], Any] | None = None
     ) -> None:
         self._value, self._has, self._spec = value, has_value, spec
 
     @classmethod
-    def from_value(cls, value: Any) -> Optional:
+    def from_value(cls, value: object) -> Optional:
         """Returns an optional that holds `value`.
 
         >>> Optional.from_value(3).has_value()
@@ -43,7 +43,7 @@ class Optional:
         return cls(value, True, lambda: elements.spec_of(elements.convert(value)))
 
     @classmethod
-    def empty(cls, element_spec: Any = None) -> Optional:
+    def empty(cls, element_spec: object = None) -> Optional:
         """Returns an optional that holds nothing.
 
         Args:
@@ -127,7 +127,7 @@ class PositionedIterator(host_inputs.HostIterator, abc.ABC):
             return Optional(None, False, lambda: self.element_spec)
 
 
-def check_state(state: Any, kind: str) -> None:
+def check_state(state: object, kind: str) -> None:
     """Raises `ValueError` unless `state` is a position of that kind."""
     if not isinstance(state, dict) or "position" not in state:
         raise ValueError(
@@ -196,7 +196,7 @@ class DatasetIterator(PositionedIterator):
         found = self._returned.popleft() if self._returned else self._read()
         return elements.present(found)
 
-    def _read(self) -> Any:
+    def _read(self) -> object:
         found = self._trail.read(1)
         if not len(found):
             raise StopIteration
@@ -205,7 +205,7 @@ class DatasetIterator(PositionedIterator):
             self._trail.forget_before(self._trail.read_so_far - 256)
         return found[0]
 
-    def put_back(self, element: Any) -> None:
+    def put_back(self, element: object) -> None:
         """Undoes a `pull` whose element was not used."""
         self._returned.appendleft(element)
 

@@ -13,15 +13,9 @@ from typing import Any, NamedTuple, final
 
 from unisono._src.execution import specs
 from unisono._src.foundation import errors
-from unisono._src.input.plan import elements, nodes, structure_json
-from unisono._src.input.sources import crc32c
-from unisono._src.input.stages import (
-    element_files,
-    grouping,
-    mapping,
-    mixing,
-    saved_shards,
-)
+from unisono._src.input.plan import elements, nodes
+from unisono._src.input.sources import files
+from unisono._src.input.stages import element_files, grouping, mapping, mixing
 
 _log = logging.getLogger("unisono")
 _FORMAT, _OLD_FORMAT = "unisono-dataset-2", "unisono-dataset-1"
@@ -38,7 +32,7 @@ PATIENCE = 600.0
 _LOOK = 1.0
 
 
-def check_compression(compression: Any) -> str | None:
+def check_compression(compression: object) -> str | None:
     """Returns None or "GZIP".
 
     Raises:
@@ -72,7 +66,9 @@ def save(
         OSError: the folder cannot be written.
     """
     spec = node.spec
-    structure_json.from_spec(spec)  # Raises if it cannot be written, before a file is.
+    element_files.spec_to_json(
+        spec
+    )  # Raises if it cannot be written, before a file is.
     is_told = nodes.tells_spec(node)
     with _name_dataset_in_errors(path):
         os.makedirs(path, exist_ok=True)
@@ -92,7 +88,7 @@ def save(
                 # The spec is that of the first element; others may have other sizes.
                 spec = mixing.join_specs(spec, elements.spec_of(element))
         with _name_dataset_in_errors(path):
-            folder.finish(structure_json.from_spec(spec))
+            folder.finish(element_files.spec_to_json(spec))
     except BaseException:
         folder.discard()
         raise
@@ -120,7 +116,7 @@ class _ShardFile:
         self.file = element_files.ElementWriter(path, compression)
         self.count = 0
 
-    def write(self, element: Any) -> None:
+    def write(self, element: object) -> None:
         self.file.write(element)
         self.count += 1
 
@@ -151,7 +147,7 @@ class _Folder:
             self._shards[number] = _ShardFile(path, self._compression)
         return self._shards[number]
 
-    def finish(self, spec: Any) -> None:
+    def finish(self, spec: object) -> None:
         """Ends the files, and puts them in the place of an earlier dataset at once."""
         shards = [s for _, s in sorted(self._shards.items())] or [self.shard(0)]
         for shard in shards:
@@ -210,7 +206,7 @@ class _Index(NamedTuple):
 
 def _checksum(fields: dict[str, Any]) -> int:
     """Returns the checksum of an index, however its JSON is laid out."""
-    return crc32c.checksum(json.dumps(fields, sort_keys=True).encode())
+    return files.checksum(json.dumps(fields, sort_keys=True).encode())
 
 
 def _read_index(path: str) -> _Index:
@@ -262,13 +258,13 @@ def _parse_index(fields: dict[str, Any]) -> _Index:
             raise ValueError(f"a file has the odd name {name!r}")
         if type(count) is not int or not 0 <= count < 2**63:
             raise ValueError(f"{name} claims {count!r} elements")
-    spec = structure_json.to_spec(fields["spec"])
+    spec = element_files.spec_from_json(fields["spec"])
     return _Index(spec, check_compression(fields["compression"]), shards)
 
 
 def load(
-    path: str, spec: Any, compression: Any, wait: bool
-) -> list[saved_shards.SavedShard]:
+    path: str, spec: elements.Spec, compression: object, wait: bool
+) -> list[element_files.SavedShard]:
     """Returns the shards of a saved dataset.
 
     Raises:
@@ -286,7 +282,7 @@ def load(
             f"{index.compression!r}, received {compression!r}."
         )
     return [
-        saved_shards.SavedShard(
+        element_files.SavedShard(
             os.path.join(path, name), index.compression, count, spec or found
         )
         for name, count in index.shards
@@ -313,7 +309,7 @@ def _wait_for_index(path: str) -> _Index:
         time.sleep(_LOOK)
 
 
-def _check_same(given: Any, found: Any, path: str) -> None:
+def _check_same(given: object, found: object, path: str) -> None:
     """Raises unless saved elements fit the spec that the user gave."""
     here, there = list(elements.paths(given)), list(elements.paths(found))
     if not all(isinstance(s, specs.TensorSpec) for _, s in here):

@@ -10,26 +10,21 @@ from typing import Any, Generic, Self, SupportsIndex, TypeVar
 
 import numpy as np
 
-from unisono._src.execution import specs
 from unisono._src.foundation import errors
 from unisono._src.input.plan import elements, nodes, seeds
 from unisono._src.input.sources import arrays
+from unisono._src.input.stages import argument_checks as checks
 from unisono._src.input.stages import (
-    argument_table,
     batching,
-    cache_files,
-    cache_memory,
-    carried_options,
+    caching,
     dataset_options,
     filtering,
+    grouping,
     mapping,
     mixing,
-    padding,
     prefetch,
-    scanning,
     selecting,
     shuffling,
-    windowing,
 )
 
 # The type that the methods return: `Dataset`, which inherits from this class.
@@ -78,10 +73,8 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in pairs.map(lambda x, square: square - x)]
         [0, 0, 2]
         """
-        given = argument_table.check(
-            "map", map_func=map_func, num_parallel_calls=num_parallel_calls
-        )
-        calls = given["num_parallel_calls"]
+        checks.function(map_func, "map_func")
+        calls = checks.parallel(num_parallel_calls, "num_parallel_calls")
         return self._derive(mapping.Map(self._node, map_func, calls))
 
     def filter(
@@ -103,7 +96,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in even]
         [0, 2, 4]
         """
-        argument_table.check("filter", predicate=predicate)
+        checks.function(predicate, "predicate")
         return self._derive(filtering.Filter(self._node, predicate))
 
     def batch(
@@ -135,24 +128,20 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [batch.tolist() for batch in numbers.batch(2, drop_remainder=True)]
         [[0, 1], [2, 3]]
         """
-        given = argument_table.check(
-            "batch",
-            batch_size=batch_size,
-            drop_remainder=drop_remainder,
-            num_parallel_calls=num_parallel_calls,
-        )
-        made = batching.Batch(self._node, given["batch_size"], given["drop_remainder"])
-        if num_parallel_calls is not None:
+        size = checks.positive_integer(batch_size, "batch_size")
+        drop = checks.flag(drop_remainder, "drop_remainder")
+        made = batching.Batch(self._node, size, drop)
+        if checks.parallel(num_parallel_calls, "num_parallel_calls") is not None:
             # TensorFlow's parallel batch is a node of another kind, in which its search
             # for the batch size does not find one.
-            return self._derive(batching.Opaque(made))
+            return self._derive(batching.HiddenBatchSize(made))
         return self._derive(made)
 
     def padded_batch(
         self,
         batch_size: SupportsIndex,
-        padded_shapes: Any = None,
-        padding_values: Any = None,
+        padded_shapes: object = None,
+        padding_values: object = None,
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> _Dataset:
@@ -176,21 +165,14 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [b.tolist() for b in rows.padded_batch(3, padding_values=np.int64(-1))]
         [[[0, -1, -1], [0, 1, -1], [0, 1, 2]]]
         """
-        given = argument_table.check(
-            "padded_batch", batch_size=batch_size, drop_remainder=drop_remainder
-        )
+        size = checks.positive_integer(batch_size, "batch_size")
+        drop = checks.flag(drop_remainder, "drop_remainder")
         certain = nodes.tells_spec(self._node)
-        shapes, values = padding.find(
+        shapes, values = batching.find_padding(
             self._node.spec, padded_shapes, padding_values, certain
         )
         return self._derive(
-            batching.PaddedBatch(
-                self._node,
-                given["batch_size"],
-                given["drop_remainder"],
-                shapes,
-                values,
-            )
+            batching.PaddedBatch(self._node, size, drop, shapes, values)
         )
 
     def unbatch(self, name: str | None = None) -> _Dataset:
@@ -234,12 +216,9 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [batch.tolist() for batch in batches.rebatch([1, 2])]
         [[0], [1, 2], [3], [4, 5]]
         """
-        given = argument_table.check(
-            "rebatch", batch_size=batch_size, drop_remainder=drop_remainder
-        )
-        made = batching.Rebatch(
-            self._node, tuple(given["batch_size"]), given["drop_remainder"]
-        )
+        sizes = tuple(checks.batch_sizes(batch_size, "batch_size"))
+        drop = checks.flag(drop_remainder, "drop_remainder")
+        made = batching.Rebatch(self._node, sizes, drop)
         return self._derive(_check_spec_now(made))
 
     def shuffle(
@@ -270,13 +249,11 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> first == second, sorted(first) == sorted(second) == list(range(100))
         (False, True)
         """
-        given = argument_table.check(
-            "shuffle",
-            buffer_size=buffer_size,
-            seed=seed,
-            reshuffle_each_iteration=reshuffle_each_iteration,
+        size = checks.integer(buffer_size, "buffer_size")
+        number = checks.seed(seed, "seed")
+        changes = checks.optional(
+            checks.flag, reshuffle_each_iteration, "reshuffle_each_iteration"
         )
-        size = given["buffer_size"]
         # As in TensorFlow, so that `shuffle(dataset.cardinality())` works then, too.
         if size == nodes.UNKNOWN:
             size = sys.maxsize
@@ -284,8 +261,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
             raise errors.InvalidArgumentError(
                 f"buffer_size must be greater than zero, received {buffer_size}."
             )
-        changes = given["reshuffle_each_iteration"] is not False
-        order = seeds.Order(given["seed"], changes)
+        order = seeds.Order(number, changes is not False)
         return self._derive(shuffling.Shuffle(self._node, size, order))
 
     def repeat(
@@ -297,7 +273,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in Dataset.range(2).repeat(3)]
         [0, 1, 0, 1, 0, 1]
         """
-        times = argument_table.check("repeat", count=count)["count"]
+        times = checks.optional(checks.integer, count, "count")
         return self._derive(
             selecting.Repeat(self._node, -1 if times is None else times)
         )
@@ -309,8 +285,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in Dataset.range(9).take(2)]
         [0, 1]
         """
-        given = argument_table.check("take", count=count)
-        return self._derive(selecting.Take(self._node, given["count"]))
+        return self._derive(selecting.Take(self._node, checks.integer(count, "count")))
 
     def skip(self, count: SupportsIndex, name: str | None = None) -> _Dataset:
         """Leaves out the first `count` elements; all of them for -1.
@@ -319,8 +294,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in Dataset.range(9).skip(7)]
         [7, 8]
         """
-        given = argument_table.check("skip", count=count)
-        return self._derive(selecting.Skip(self._node, given["count"]))
+        return self._derive(selecting.Skip(self._node, checks.integer(count, "count")))
 
     def shard(
         self, num_shards: SupportsIndex, index: SupportsIndex, name: str | None = None
@@ -338,8 +312,8 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in Dataset.range(7).shard(3, 1)]
         [1, 4]
         """
-        given = argument_table.check("shard", num_shards=num_shards, index=index)
-        shards, number = given["num_shards"], given["index"]
+        shards = checks.integer(num_shards, "num_shards")
+        number = checks.integer(index, "index")
         if (shards, number) == (selecting.SHARD_HINT, selecting.SHARD_HINT):
             return self._derive(selecting.Shard(self._node, shards, number))
         if shards == selecting.SHARD_HINT:
@@ -375,7 +349,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in ahead]
         [1, 2, 3]
         """
-        size = argument_table.check("prefetch", buffer_size=buffer_size)["buffer_size"]
+        size = checks.optional(checks.integer, buffer_size, "buffer_size")
         if size is None:
             size = mapping.AUTOTUNE
         if size < mapping.AUTOTUNE:
@@ -420,15 +394,11 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in mixed]
         [0, 10, 1, 11, 2, 12]
         """
-        given = argument_table.check(
-            "interleave",
-            map_func=map_func,
-            cycle_length=cycle_length,
-            block_length=block_length,
-            num_parallel_calls=num_parallel_calls,
-        )
-        cycle, block = given["cycle_length"], given["block_length"]
-        if cycle in (None, mapping.AUTOTUNE):
+        checks.function(map_func, "map_func")
+        cycle = checks.cycle(cycle_length, "cycle_length")
+        block = checks.optional(checks.positive_integer, block_length, "block_length")
+        checks.parallel(num_parallel_calls, "num_parallel_calls")
+        if cycle is None or cycle == mapping.AUTOTUNE:
             cycle = mixing.default_cycle()
         block = 1 if block is None else block
         return self._derive(mixing.Interleave(self._node, map_func, cycle, block))
@@ -451,7 +421,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in joined]
         [0, 0, 1, 0, 1, 2]
         """
-        argument_table.check("flat_map", map_func=map_func)
+        checks.function(map_func, "map_func")
         return self._derive(mixing.Interleave(self._node, map_func, 1, 0))
 
     def concatenate(self, dataset: _Dataset, name: str | None = None) -> _Dataset:
@@ -464,7 +434,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in Dataset.range(2).concatenate(Dataset.range(7, 9))]
         [0, 1, 7, 8]
         """
-        other = argument_table.check("concatenate", dataset=dataset)["dataset"]
+        other = checks.plan(dataset, "dataset")
         # Only to raise now, at the call, and not at the first element.
         mixing.join_specs(self._node.spec, other.spec)
         return self._derive(mixing.Concatenate((self._node, other)))
@@ -487,11 +457,11 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [len(list(cached)) for _ in range(2)], len(calls)
         ([3, 3], 3)
         """
-        path = argument_table.check("cache", filename=filename)["filename"]
+        path = checks.path(filename, "filename")
         if path:
-            cache_files.check_name(path)
-            return self._derive(cache_files.FileCache(self._node, path))
-        return self._derive(cache_memory.Cache(self._node, cache_memory.ElementStore()))
+            caching.check_name(path)
+            return self._derive(caching.FileCache(self._node, path))
+        return self._derive(caching.Cache(self._node, caching.ElementStore()))
 
     def enumerate(self, start: SupportsIndex = 0, name: str | None = None) -> _Dataset:
         """Pairs each element with its number, counted from `start`.
@@ -501,7 +471,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [(int(number), int(x)) for number, x in tens.enumerate(start=5)]
         [(5, 10), (6, 20)]
         """
-        first = argument_table.check("enumerate", start=start)["start"]
+        first = checks.integer(start, "start")
         numbers = arrays.Range(
             first, sys.maxsize, 1, np.dtype(np.int64), is_endless=True
         )
@@ -532,34 +502,136 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [[int(x) for x in window] for window in windows]
         [[0, 2, 4], [1, 3], [2, 4], [3], [4]]
         """
-        given = argument_table.check(
-            "window",
-            size=size,
-            shift=shift,
-            stride=stride,
-            drop_remainder=drop_remainder,
-        )
-        node = windowing.Window(
+        count = checks.positive_integer(size, "size")
+        distance = checks.optional(checks.positive_integer, shift, "shift")
+        node = grouping.Window(
             self._node,
-            given["size"],
-            given["size"] if shift is None else given["shift"],
-            given["stride"],
-            given["drop_remainder"],
+            count,
+            count if distance is None else distance,
+            checks.positive_integer(stride, "stride"),
+            checks.flag(drop_remainder, "drop_remainder"),
             self._wrap_window,
-            self._wrap_window_spec,
         )
         return self._derive(node)
 
-    def _wrap_window(self, run: list[Any]) -> Any:
+    def _wrap_window(self, run: list[Any]) -> object:
         """Returns a window of elements, with a dataset for each component."""
         columns = elements.columns(run)
         return elements.map_leaves(
             lambda column: self._derive(arrays.Listed(tuple(column))), columns
         )
 
-    def _wrap_window_spec(self, spec: Any) -> Any:
-        """Returns the spec of a window of elements of a spec."""
-        return elements.map_leaves(lambda s: specs.DatasetSpec(s), spec)
+    def group_by_window(
+        self,
+        key_func: Callable[..., Any],
+        reduce_func: Callable[[Any, Any], Any],
+        window_size: SupportsIndex | None = None,
+        window_size_func: Callable[[Any], Any] | None = None,
+        name: str | None = None,
+    ) -> _Dataset:
+        """Groups elements with the same key, and makes a dataset of each group.
+
+        Args:
+            key_func: returns the key of an element, an integer.
+            reduce_func: takes a key and a dataset of elements with that key, and
+                returns a dataset; these datasets are joined.
+            window_size: the number of elements per group. Smaller groups that are
+                left at the end come last, smallest key first.
+            window_size_func: returns the number for a key, instead of `window_size`.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        Raises:
+            TypeError: a function cannot be called.
+            ValueError: not exactly one of the two window sizes is given.
+
+        >>> from unisono.data import Dataset
+        >>> groups = Dataset.range(7).group_by_window(
+        ...     lambda x: x % 2, lambda key, group: group.batch(3), window_size=3
+        ... )
+        >>> [group.tolist() for group in groups]
+        [[0, 2, 4], [1, 3, 5], [6]]
+        """
+        checks.function(key_func, "key_func")
+        checks.function(reduce_func, "reduce_func")
+        size = checks.optional(checks.integer, window_size, "window_size")
+        size_of = checks.optional(checks.function, window_size_func, "window_size_func")
+        if size is not None and size_of is None:
+            size_of = grouping.Always(size)
+        elif size is not None or size_of is None:
+            raise ValueError(
+                "Either the `window_size` argument or the `window_size_func` argument "
+                "must be specified."
+            )
+        return self._derive(
+            grouping.GroupByWindow(
+                self._node, key_func, reduce_func, size_of, self._make_group
+            )
+        )
+
+    def _make_group(self, group: list[Any]) -> object:
+        return self._derive(arrays.Listed(tuple(group)))
+
+    def bucket_by_sequence_length(
+        self,
+        element_length_func: Callable[..., Any],
+        bucket_boundaries: Sequence[int],
+        bucket_batch_sizes: Sequence[int],
+        padded_shapes: object = None,
+        padding_values: object = None,
+        pad_to_bucket_boundary: bool = False,
+        no_padding: bool = False,
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> _Dataset:
+        """Pads and stacks elements of similar length into batches.
+
+        Args:
+            element_length_func: returns the length of an element.
+            bucket_boundaries: the lengths at which another bucket begins.
+            bucket_batch_sizes: the elements per batch of each bucket; one number more
+                than there are boundaries.
+            padded_shapes: as in `padded_batch`.
+            padding_values: as in `padded_batch`.
+            pad_to_bucket_boundary: whether axes of unknown size are padded to the
+                longest length of the bucket, instead of that of the batch.
+            no_padding: whether elements are stacked as they are.
+            drop_remainder: whether smaller last batches are dropped.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        Raises:
+            TypeError: an argument has another type.
+            ValueError: the numbers of boundaries and batch sizes do not fit.
+
+        >>> import numpy as np
+        >>> from unisono.data import Dataset
+        >>> rows = Dataset.from_tensor_slices([1, 3, 2, 4]).map(lambda n: np.ones(n))
+        >>> buckets = rows.bucket_by_sequence_length(len, [3], [2, 2])
+        >>> [batch.shape for batch in buckets]
+        [(2, 2), (2, 4)]
+        """
+        node = self._node
+        buckets = grouping.Buckets(
+            checks.function(element_length_func, "element_length_func"),
+            checks.integers(bucket_boundaries, "bucket_boundaries"),
+            checks.integers(bucket_batch_sizes, "bucket_batch_sizes"),
+            checks.flag(pad_to_bucket_boundary, "pad_to_bucket_boundary"),
+            checks.flag(drop_remainder, "drop_remainder"),
+            self._derive,
+        )
+        spec = node.spec
+        if not checks.flag(no_padding, "no_padding"):
+            certain = nodes.tells_spec(node)
+            found = batching.find_padding(spec, padded_shapes, padding_values, certain)
+            buckets.padding, spec = found, found[0]
+        made = grouping.GroupByWindow(
+            node,
+            buckets.key,
+            buckets.batch,
+            buckets.size,
+            self._make_group,
+            batching.batched_spec(spec, None),
+        )
+        return self._derive(made)
 
     def take_while(
         self, predicate: Callable[..., Any], name: str | None = None
@@ -571,11 +643,14 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in small]
         [0, 1, 2]
         """
-        argument_table.check("take_while", predicate=predicate)
+        checks.function(predicate, "predicate")
         return self._derive(filtering.TakeWhile(self._node, predicate))
 
     def scan(
-        self, initial_state: Any, scan_func: Callable[..., Any], name: str | None = None
+        self,
+        initial_state: object,
+        scan_func: Callable[..., Any],
+        name: str | None = None,
     ) -> _Dataset:
         """Applies a function that carries a state from element to element.
 
@@ -596,9 +671,9 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in sums]
         [0, 1, 3, 6, 10]
         """
-        argument_table.check("scan", scan_func=scan_func)
+        checks.function(scan_func, "scan_func")
         initial = elements.convert(initial_state)
-        return self._derive(scanning.Scan(self._node, initial, scan_func))
+        return self._derive(mapping.Scan(self._node, initial, scan_func))
 
     def unique(self, name: str | None = None) -> _Dataset:
         """Leaves out each element that came before.
@@ -624,8 +699,8 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in ratios.ignore_errors()]
         [6, 3]
         """
-        given = argument_table.check("ignore_errors", log_warning=log_warning)
-        return self._derive(filtering.IgnoreErrors(self._node, given["log_warning"]))
+        logs = checks.flag(log_warning, "log_warning")
+        return self._derive(filtering.IgnoreErrors(self._node, logs))
 
     def apply(self, transformation_func: Callable[[Self], _Dataset]) -> _Dataset:
         """Returns the dataset that a function makes of this one.
@@ -639,7 +714,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [b.tolist() for b in Dataset.range(9).apply(first_batch)]
         [[0, 1]]
         """
-        argument_table.check("apply", transformation_func=transformation_func)
+        checks.function(transformation_func, "transformation_func")
         made = transformation_func(self)
         if not isinstance(made, Transformations):
             raise TypeError(
@@ -668,7 +743,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
             )
         # A copy: later changes by the user must not reach this dataset.
         return self._derive(
-            carried_options.WithOptions(
+            dataset_options.WithOptions(
                 self._node, dataset_options.Options().merged(options)
             )
         )
@@ -681,7 +756,7 @@ def _check_spec_now(node: nodes.Node) -> nodes.Node:
     return node
 
 
-def _check_lengths(spec: Any) -> None:
+def _check_lengths(spec: object) -> None:
     """Raises `ValueError` if components surely have different numbers of rows."""
     found = {
         s.shape[0]: path

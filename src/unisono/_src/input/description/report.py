@@ -1,17 +1,62 @@
-"""The description of how a dataset is read: its data, its table and its wording."""
+"""The description of how a dataset is read: its table, and the words in it."""
 
 from __future__ import annotations
 
 import dataclasses
-import html
 from collections.abc import Sequence
 from typing import Any, final
 
-from unisono._src.foundation import html_rows
-from unisono._src.input.description import counts, plan_text
-from unisono._src.input.description.plan_text import count_words
-from unisono._src.input.plan import nodes
-from unisono._src.input.stages import file_listing
+from unisono._src.foundation import tables
+from unisono._src.input.plan import elements, nodes
+from unisono._src.input.stages import (
+    batching,
+    caching,
+    dataset_options,
+    file_listing,
+    mapping,
+    prefetch,
+    selecting,
+    shuffling,
+)
+
+# Several datasets that are mixed are only counted if their text would be longer.
+_LONG_MIX = 100
+
+
+def count_words(count: int, what: str) -> str:
+    """Returns a number of things in words.
+
+    >>> count_words(1, "global batch"), count_words(2000, "step")
+    ('1 global batch', '2,000 steps')
+    """
+    if count == 1:
+        return f"1 {what}"
+    return f"{count:,} {what}{'es' if what.endswith('ch') else 's'}"
+
+
+def plan_text(node: nodes.Node) -> str:
+    """Returns the steps of a plan from its source to its end, in one line."""
+    if isinstance(node, batching.HiddenBatchSize):
+        # This node changes what is known about the batches before it, not the batches.
+        return plan_text(node.parent)
+    if len(node.parents) == 1:
+        return f"{plan_text(node.parents[0])} → {_node_name(node)}"
+    if not node.parents:
+        return _node_name(node)
+    inner = ", ".join(map(plan_text, node.parents))
+    if len(inner) > _LONG_MIX:
+        inner = count_words(len(node.parents), "dataset")
+    return f"{node}[{inner}]"
+
+
+def _node_name(node: nodes.Node) -> str:
+    """Returns the name of one node of a plan."""
+    if isinstance(node, selecting.Shard) and node.shards == selecting.SHARD_HINT:
+        return "Shard(SHARD_HINT)"
+    if isinstance(node, file_listing.FILES):
+        return f"{node.kind}({count_words(len(node.files), 'file')})"
+    return str(node)
+
 
 # The most names of files, and workers, that a line of text lists.
 _SHOWN_FILES = 4
@@ -52,7 +97,7 @@ class InputRow:
 
 @final
 @dataclasses.dataclass(frozen=True)
-class InputDescription:
+class InputDescription(tables.ShownAsTable):
     """Says which worker reads what of a dataset; prints and shows as a table.
 
     Attributes:
@@ -88,34 +133,10 @@ class InputDescription:
             reads += f"; and {more} more"
         return f"Input {self.pipeline}: {reads}. {self.rule} {self.remainder}"
 
-    @property
-    def table(self) -> Any:
-        """Returns a `rich.table.Table` with one line per worker."""
-        import rich.table
-
-        table = rich.table.Table(title=f"Input: {self.pipeline}")
-        for head in _HEADS:
-            table.add_column(head)
-        for r in self.rows:
-            table.add_row(*r.texts)
-        table.caption = f"{self.rule} {self.remainder}"
-        return table
-
-    def _repr_html_(self) -> str:
-        body = "".join(html_rows.row("td", r.texts) for r in self.rows)
-        return (
-            f"<table><caption>Input: {html.escape(self.pipeline)}</caption>"
-            f"<thead>{html_rows.row('th', _HEADS)}</thead><tbody>{body}</tbody></table>"
-            f"<p>{html.escape(f'{self.rule} {self.remainder}')}</p>"
-        )
-
-    def __str__(self) -> str:
-        import rich.console
-
-        console = rich.console.Console(width=100, color_system=None)
-        with console.capture() as captured:
-            console.print(self.table)
-        return captured.get()
+    def _table(self) -> tables.TextTable:
+        texts = [r.texts for r in self.rows]
+        note = f"{self.rule} {self.remainder}"
+        return tables.TextTable(f"Input: {self.pipeline}", _HEADS, texts, note=note)
 
 
 def count_text(cardinality: int, what: str) -> str:
@@ -140,7 +161,7 @@ def files_texts(found: file_listing.FileList) -> list[str]:
 
 def slice_text(node: nodes.Node, shards: int, index: int) -> str:
     """Returns which elements of a plan one of several workers has, as a slice."""
-    return f"elements [{index}::{shards}] of {plan_text.text(node)}"
+    return f"elements [{index}::{shards}] of {plan_text(node)}"
 
 
 def dropped_texts(plans: Sequence[nodes.Node], whose: str) -> list[str]:
@@ -150,7 +171,7 @@ def dropped_texts(plans: Sequence[nodes.Node], whose: str) -> list[str]:
         plans: the plan of each worker, or of each replica.
         whose: "worker" or "replica".
     """
-    found = [counts.dropped_text(p) for p in plans]
+    found = [dropped_text(p) for p in plans]
     if not any(found):
         return []
     if len(set(found)) == 1:
@@ -159,3 +180,64 @@ def dropped_texts(plans: Sequence[nodes.Node], whose: str) -> list[str]:
     shown = enumerate(found[:_SHOWN_WORKERS])
     told = ", ".join(f"{text or 'nothing'} on {whose} {n}" for n, text in shown)
     return [f"drop_remainder drops {told}{', …' * (len(found) > _SHOWN_WORKERS)}."]
+
+
+# The nodes that give every element that they read, once in a pass.
+_GIVE_ALL = (
+    prefetch.Prefetch,
+    dataset_options.WithOptions,
+    batching.HiddenBatchSize,
+    selecting.AssertCardinality,
+    caching.Cache,
+    shuffling.Shuffle,
+)
+
+
+def batch_sizes(node: nodes.Node) -> dict[int, int] | None:
+    """Returns the number of batches of each size; None if the plan does not tell."""
+    if isinstance(node, batching.Batching) and node.parent.cardinality >= 0:
+        full, rest = divmod(node.parent.cardinality, node.size)
+        return {node.size: full} | ({} if node.drop or not rest else {rest: 1})
+    if isinstance(node, _GIVE_ALL):
+        return batch_sizes(node.parent)
+    if isinstance(node, selecting.Repeat) and node.count >= 0:
+        once = batch_sizes(node.parent)
+        # None, which means unknown, stays None.
+        return once and {rows: count * node.count for rows, count in once.items()}
+    size = _common_batch_size(node)
+    return None if size is None or node.cardinality < 0 else {size: node.cardinality}
+
+
+def _common_batch_size(node: nodes.Node) -> int | None:
+    """Returns the size of every batch, if the plan tells that all have the same."""
+    if isinstance(node, batching.Batching):
+        total = node.parent.cardinality
+        is_even = total >= 0 and total % node.size == 0
+        return node.size if node.drop or is_even or total == nodes.INFINITE else None
+    if isinstance(node, nodes.Selecting):
+        return _common_batch_size(node.parent)
+    if node.parents or not nodes.tells_spec(node):
+        return None
+    rows = {s.shape[0] if s.shape.rank else None for s in elements.leaves(node.spec)}
+    return rows.pop() if len(rows) == 1 else None
+
+
+def dropped_text(node: nodes.Node) -> str:
+    """Returns in words what `drop_remainder` drops in a plan; "" if nothing."""
+    drops: list[Any] = [n for n in nodes.walk(node) if getattr(n, "drop", False)]
+    if not drops:
+        return ""
+    last: Any = node
+    is_again = False
+    while isinstance(last, (*_GIVE_ALL, mapping.Map, selecting.Repeat)):
+        is_again |= isinstance(last, selecting.Repeat)
+        last = last.parent
+    is_known = isinstance(last, batching.Batching) and drops == [last]
+    if not is_known or last.parent.cardinality == nodes.UNKNOWN:
+        size = max(max(n.sizes) if hasattr(n, "sizes") else n.size for n in drops)
+        return f"what does not fill a batch of {size}"
+    # Every batch of an endless dataset is full, so nothing is dropped.
+    rest = max(last.parent.cardinality, 0) % last.size
+    return (
+        f"{count_words(rest, 'example')}{' in every pass' * is_again}" if rest else ""
+    )

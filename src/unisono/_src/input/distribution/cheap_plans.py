@@ -9,7 +9,7 @@ from unisono._src.input.plan import elements, nodes
 from unisono._src.input.sources import arrays
 from unisono._src.input.stages import (
     batching,
-    carried_options,
+    dataset_options,
     mixing,
     prefetch,
     selecting,
@@ -33,8 +33,8 @@ _CHEAP = (
     mixing.Zip,
     mixing.Concatenate,
     prefetch.Prefetch,
-    carried_options.WithOptions,
-    batching.Opaque,
+    dataset_options.WithOptions,
+    batching.HiddenBatchSize,
 )
 
 

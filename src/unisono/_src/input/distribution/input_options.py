@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from unisono._src.foundation.public_names import publish
 from unisono._src.input.stages import argument_checks
@@ -100,7 +100,7 @@ class InputOptions(_InputOptionFields):
         )
 
 
-def check(options: Any) -> InputOptions:
+def check(options: object) -> InputOptions:
     """Returns the options, or the default ones for None; checked as in TensorFlow.
 
     Raises:

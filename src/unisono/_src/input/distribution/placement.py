@@ -63,7 +63,7 @@ class _Transfers:
             known, where, [x] * len(self._devices), self._devices
         )
 
-    def _remember(self, key: Any, made: jax.Array) -> jax.Array:
+    def _remember(self, key: object, made: jax.Array) -> jax.Array:
         if len(self._types) >= _SHAPES:
             self._types.clear()
         self._types[key] = made.aval
@@ -71,7 +71,7 @@ class _Transfers:
 
 
 @final
-class Placed(cursors.OfSource):
+class PlacedSteps(cursors.SamePosition):
     """The steps as the program sees them: each value on the device of its replica.
 
     Args:
@@ -115,23 +115,15 @@ class Placed(cursors.OfSource):
             found.append(steps.Step(placed, None, block[0].units))
         return found
 
-    def skip(self, count: int) -> int:
-        """Skips in the units of the source."""
-        return self._source.skip(count)
-
     def units(self, found: Sequence[Any]) -> int:
-        """Returns the units of the source."""
+        """Returns how far the steps move the position in the source."""
         return sum(step.units for step in found)
-
-    def get_state(self) -> dict[str, Any]:
-        """Returns the position in the source."""
-        return self._source.get_state()
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Sets the position in the source."""
         self._source.set_state(state)
 
-    def _place(self, step: steps.Step) -> Any:
+    def _place(self, step: steps.Step) -> object:
         """Returns the values of a step, on the devices or on the host."""
         topology = self._topology
         is_split = topology.replicas > 1 and not topology.is_spread
@@ -159,7 +151,7 @@ class Placed(cursors.OfSource):
             return elements.present(parts[0])
         return elements.map_leaves(self._put_whole, parts[0])
 
-    def _put_whole(self, x: np.ndarray) -> Any:
+    def _put_whole(self, x: np.ndarray) -> object:
         """Puts an array on the one replica; text stays on the host."""
         if x.dtype.kind == "O":
             return elements.present(x)
@@ -174,7 +166,7 @@ class Placed(cursors.OfSource):
         whole = self._transfers.stack([rows[i : i + 1] for i in range(len(rows))])
         return self._from_stacked(whole)
 
-    def _put_parts(self, parts: Sequence[Any], even: bool) -> Any:
+    def _put_parts(self, parts: Sequence[Any], even: bool) -> object:
         """Puts one part on each replica of this worker.
 
         Args:
@@ -204,7 +196,7 @@ class Placed(cursors.OfSource):
             whole, self._topology.replicas, self._topology
         )
 
-    def _to_own_memory(self, x: Any) -> np.ndarray:
+    def _to_own_memory(self, x: object) -> np.ndarray:
         """Returns the array in a type that JAX holds and memory that no one changes."""
         array = x if type(x) is np.ndarray else elements.as_array(x)
         if array.dtype.kind == "O":

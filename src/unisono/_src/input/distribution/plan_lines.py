@@ -19,23 +19,22 @@ import numpy as np
 
 from unisono._src.execution import specs
 from unisono._src.input.loaders import hugging_face
-from unisono._src.input.plan import elements, nodes, witnesses
+from unisono._src.input.plan import elements, first_elements, nodes
 from unisono._src.input.sources import arrays, iterables
 from unisono._src.input.stages import (
-    cache_files,
-    cache_memory,
-    carried_options,
+    caching,
+    dataset_options,
+    element_files,
     file_listing,
     prefetch,
-    saved_shards,
 )
 
 # What they do does not change which elements come, nor their order.
 _LEFT_OUT = (
     prefetch.Prefetch,
-    carried_options.WithOptions,
-    cache_memory.Cache,
-    cache_files.FileCache,
+    dataset_options.WithOptions,
+    caching.Cache,
+    caching.FileCache,
 )
 # The same of fields: how many threads or processes run a function, and the state of
 # random orders, which workers share. And what a source holds, which has its own lines.
@@ -84,10 +83,10 @@ def _holds_nodes(value: Any) -> bool:
     return isinstance(value[0] if is_many else value, nodes.Node)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Returns an argument as text that is the same on every worker."""
     if hasattr(value, "__array__"):
-        return f"{witnesses.shorten(value)} (checksum {witnesses.checksum(value):08x})"
+        return first_elements.describe(value, first_elements.checksum(value))
     if value is None or isinstance(value, _PLAIN):
         return repr(value)
     if isinstance(value, Mapping):
@@ -102,7 +101,7 @@ def _text(value: Any) -> str:
     return _name_function(value) if callable(value) else type(value).__name__
 
 
-def _name_function(fn: Any) -> str:
+def _name_function(fn: object) -> str:
     """Returns the name of a function, and the line of its file where it begins."""
     while isinstance(fn, functools.partial):
         fn = fn.func
@@ -118,9 +117,9 @@ def _describe_contents(node: nodes.Node) -> Iterator[str]:
     """Yields lines about what a source holds; of large arrays, about a part."""
     if isinstance(node, file_listing.FILES):
         yield from _describe_texts(node.files, "file")
-    elif isinstance(node, saved_shards.SavedShard):
+    elif isinstance(node, element_files.SavedShard):
         yield f"file: {os.path.basename(node.path)!r}"
-    elif isinstance(node, saved_shards.Shards):
+    elif isinstance(node, element_files.Shards):
         names = file_listing.names_of(node)
         yield from _describe_texts(names.names if names else (), "file")
     elif isinstance(node, arrays.Slices):
@@ -132,7 +131,7 @@ def _describe_contents(node: nodes.Node) -> Iterator[str]:
         yield from (f"row {i}: number {n} of the table" for i, n in order)
 
 
-def _describe_arrays(given: Any) -> Iterator[str]:
+def _describe_arrays(given: object) -> Iterator[str]:
     """Yields lines about arrays whose rows are elements."""
     for path, leaf in elements.paths(given):
         array, name = elements.as_array(leaf), f" of {path}" if path else ""
@@ -142,7 +141,8 @@ def _describe_arrays(given: Any) -> Iterator[str]:
             continue
         for i, row in enumerate(array[:_ROWS]):
             yield f"row {i}{name}: {_text(row)}"
-        yield f"rows{name}, a sample of all: checksum {witnesses.checksum(array):08x}"
+        mark = first_elements.checksum(array)
+        yield f"rows{name}, a sample of all: checksum {mark:08x}"
 
 
 def _describe_texts(texts: Sequence[Any], what: str) -> Iterator[str]:

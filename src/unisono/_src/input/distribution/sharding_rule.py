@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from typing import Any, final
-
-import numpy as np
+from collections.abc import Callable
+from typing import final
 
 from unisono._src.execution import specs
 from unisono._src.foundation import errors
 from unisono._src.input.plan import elements, nodes
 from unisono._src.input.stages import (
-    asserting,
     batching,
-    cache_files,
-    cache_memory,
-    carried_options,
+    caching,
     dataset_options,
     file_listing,
     filtering,
+    grouping,
     mapping,
     mixing,
     prefetch,
     selecting,
     shuffling,
-    windowing,
 )
 
 _log = logging.getLogger("unisono")
@@ -43,10 +39,10 @@ _SEES_THROUGH = (
     selecting.Repeat,
     shuffling.Shuffle,
     prefetch.Prefetch,
-    cache_memory.Cache,
-    carried_options.WithOptions,
-    asserting.AssertCardinality,
-    cache_files.FileCache,
+    caching.Cache,
+    dataset_options.WithOptions,
+    selecting.AssertCardinality,
+    caching.FileCache,
 )
 # The nodes behind which the files of their source can still be dealt to workers.
 _FILES_SEEN_THROUGH = (
@@ -55,8 +51,8 @@ _FILES_SEEN_THROUGH = (
     batching.Batching,
     batching.Rebatch,
     batching.Unbatch,
-    windowing.Window,
-    batching.Opaque,
+    grouping.Window,
+    batching.HiddenBatchSize,
     mixing.Interleave,
 )
 
@@ -108,9 +104,7 @@ def is_fixed(node: nodes.Node, look: bool) -> bool | None:
         look: whether an element may be looked at, which can cost a call or a read.
     """
     if not look and not nodes.tells_spec(node):
-        last = node
-        while isinstance(last, _SEES_THROUGH):
-            last = last.parents[0]
+        last = node_before_selection(node)
         varies = isinstance(last, batching.Batching) and not last.drop
         return False if varies else None
     leaves = elements.leaves(node.spec)
@@ -121,9 +115,7 @@ def is_constant(node: nodes.Node) -> bool:
     """Whether the plan promises endless elements of one shape."""
     if node.cardinality != nodes.INFINITE or not nodes.tells_spec(node):
         return False
-    last = node
-    while isinstance(last, _SEES_THROUGH):
-        last = last.parents[0]
+    last = node_before_selection(node)
     inner = node.spec
     if isinstance(last, batching.Batch) and last.parent.cardinality == nodes.INFINITE:
         # Every batch of an endless dataset is full.
@@ -204,19 +196,13 @@ def shard_files(node: nodes.Node, workers: int, worker: int) -> nodes.Node:
     return _rewrite_first(node, change)
 
 
-def _rewrite_first(node: nodes.Node, change: Any) -> nodes.Node:
+def _rewrite_first(
+    node: nodes.Node, change: Callable[[nodes.Node], nodes.Node | None]
+) -> nodes.Node:
     """Does what `nodes.rewrite` does, but does not look into a changed node."""
-    replacement: nodes.Node | None = change(node)
-    if replacement is not None:
-        return replacement
-    fields: dict[str, Any] = {}
-    for field in dataclasses.fields(node):
-        value = getattr(node, field.name)
-        if isinstance(value, nodes.Node):
-            fields[field.name] = _rewrite_first(value, change)
-        elif isinstance(value, tuple) and value and isinstance(value[0], nodes.Node):
-            fields[field.name] = tuple(_rewrite_first(v, change) for v in value)
-    return dataclasses.replace(node, **fields) if fields else node
+    return change(node) or nodes.change_parents(
+        node, lambda parent: _rewrite_first(parent, change)
+    )
 
 
 def _deal_files(node: nodes.Node, workers: int, worker: int) -> nodes.Node:
@@ -306,7 +292,9 @@ def hints(node: nodes.Node) -> list[selecting.Shard]:
     ]
 
 
-def divided_spec(spec: Any, replicas: int, dynamic: bool = False) -> Any:
+def divided_spec(
+    spec: elements.Spec, replicas: int, dynamic: bool = False
+) -> elements.Spec:
     """Returns the spec of the part of a batch that each replica gets.
 
     Args:
@@ -315,7 +303,7 @@ def divided_spec(spec: Any, replicas: int, dynamic: bool = False) -> Any:
         dynamic: whether some may get fewer rows.
     """
 
-    def divide_leaf(s: Any) -> Any:
+    def divide_leaf(s: specs.TensorSpec) -> specs.TensorSpec:
         if not s.shape.rank:
             return s
         first = s.shape[0]
@@ -323,10 +311,10 @@ def divided_spec(spec: Any, replicas: int, dynamic: bool = False) -> Any:
         shape = (first // replicas if fixed else None, *s.shape[1:])
         return specs.TensorSpec(shape, s.dtype)
 
-    return elements.map_leaves(divide_leaf, spec)
+    return elements.map_specs(divide_leaf, spec)
 
 
-def empty_part(node: nodes.Node, workers: int, drops: bool, other: Any) -> Any:
+def empty_part(node: nodes.Node, workers: int, drops: bool, other: object) -> object:
     """Returns what a replica gets after the last element; None drops the step.
 
     TensorFlow's rule: if any size in the spec is not fixed, it becomes zero, and the
@@ -342,19 +330,12 @@ def empty_part(node: nodes.Node, workers: int, drops: bool, other: Any) -> Any:
     if not nodes.tells_spec(node):
         # The spec is only that of the first element; this one may have another size.
         spec = mixing.join_specs(spec, elements.spec_of(other))
-    leaves = list(elements.leaves(spec))
-    fixed = all(s.shape.is_fully_defined() for s in leaves)
+    fixed = all(s.shape.is_fully_defined() for s in elements.leaves(spec))
     if drops or (fixed and workers == 1):
         return None
-
-    def make_leaf(s: Any) -> np.ndarray:
-        shape = [0 if size is None else size for size in s.shape or ()]
-        # All sizes are fixed, and the step cannot be
-        # dropped because other workers have data: no rows.
-        if fixed and shape:
-            shape[0] = 0
-        if s.dtype.kind == "O":
-            return np.full(shape, b"", object)
-        return np.zeros(shape, s.dtype)
-
-    return elements.map_leaves(make_leaf, spec)
+    made = nodes.zeros(spec, unknown=0)
+    # If all sizes are fixed, the step cannot be dropped because other workers have
+    # data: no rows.
+    return (
+        elements.map_leaves(lambda x: x[:0] if x.ndim else x, made) if fixed else made
+    )

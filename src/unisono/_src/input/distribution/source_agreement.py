@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from unisono._src.foundation import errors
-from unisono._src.input.distribution import input_failures, plan_lines, sharding_rule
-from unisono._src.input.plan import cursors, nodes, seeds, witnesses
+from unisono._src.input.distribution import plan_lines, sharding_rule, worker_agreement
+from unisono._src.input.plan import cursors, first_elements, nodes, seeds
 from unisono._src.input.sources import arrays, iterables
 from unisono._src.input.stages import filtering, mixing
 from unisono._src.workers import watchdog, worker_notes
@@ -188,9 +188,9 @@ class Comparisons:
             return make()
         has_names = self._kind == sharding_rule.Policy.FILE
         noted = [n for n in nodes.walk(self._node) if self._is_common or not n.parents]
-        ledger = witnesses.Ledger(noted, self._is_common, has_names)
+        recorder = first_elements.Recorder(noted, self._is_common, has_names)
         board = self._make_board(f"first elements, iterator {next(self._iterators)}")
-        return _Compared(make, ledger, board, self._keep)
+        return _Compared(make, recorder, board, self._keep)
 
     def check_position(self, index: int) -> None:
         """Raises unless all workers continue at the same element.
@@ -248,39 +248,43 @@ class _Compared(cursors.OfSource):
     def __init__(
         self,
         make: Callable[[], cursors.Cursor],
-        ledger: witnesses.Ledger,
+        recorder: first_elements.Recorder,
         board: worker_notes.Board,
         keep: Callable[[worker_notes.Board], None],
     ) -> None:
         # None after the comparison.
-        self._ledger: witnesses.Ledger | None = ledger
+        self._recorder: first_elements.Recorder | None = recorder
         self._board, self._keep = board, keep
         self._begin = ""
-        with ledger.open():
+        with recorder.open():
             super().__init__(make())
 
     def _noting(self) -> contextlib.AbstractContextManager[None]:
         # A source may be opened when it is first read, or asked for its position.
-        return contextlib.nullcontext() if self._ledger is None else self._ledger.open()
+        return (
+            contextlib.nullcontext()
+            if self._recorder is None
+            else self._recorder.open()
+        )
 
     def read(self, count: int) -> Sequence[Any]:
-        ledger = self._ledger
-        if ledger is None:
+        recorder = self._recorder
+        if recorder is None:
             return self._source.read(count)
         try:
-            with ledger.open():
+            with recorder.open():
                 found = self._source.read(count)
         except Exception:
             # The others wait for a note of this worker.
-            self._board.leave(input_failures.report())
+            self._board.leave(worker_agreement.report_failure())
             raise
-        self._compare(ledger)
-        self._ledger = None
+        self._compare(recorder)
+        self._recorder = None
         self._keep(self._board)
         return found
 
-    def _compare(self, ledger: witnesses.Ledger) -> None:
-        passes = dict(ledger.passes)
+    def _compare(self, recorder: first_elements.Recorder) -> None:
+        passes = dict(recorder.passes)
         own = {
             "begin": self._begin,
             "passes": {
@@ -290,7 +294,7 @@ class _Compared(cursors.OfSource):
         }
         what = "to read a first element of this dataset as well"
         told = _post(self._board, json.dumps(own), what)
-        input_failures.check(told)
+        worker_agreement.check_failures(told)
         read = [json.loads(note) for note in told]
         # Positions that were saved by each worker for itself may lie in different
         # passes over a source, so that numbers of elements mean different things.
@@ -315,7 +319,7 @@ class _Compared(cursors.OfSource):
             return self._source.get_state()
 
     def set_state(self, state: dict[str, Any]) -> None:
-        if self._ledger is not None:
+        if self._recorder is not None:
             # All workers do so. The board may have been cancelled.
             self._board = self._board.renew()
             text = json.dumps(state, sort_keys=True, default=str)
@@ -351,7 +355,7 @@ def _find_element(told: Sequence[dict[str, Any]]) -> tuple[str, int] | None:
     return None
 
 
-def _tell_element(noted: witnesses.Pass, number: int) -> str:
+def _tell_element(noted: first_elements.PassRecord, number: int) -> str:
     """Returns what this worker has in the place of an element."""
     if number in noted.seen:
         return noted.seen[number][1]

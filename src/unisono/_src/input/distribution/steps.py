@@ -1,4 +1,4 @@
-"""Makes steps of batches: what the replicas of a worker get at a time, on the host."""
+"""Makes steps of batches: which rows each replica gets at a time, on the host."""
 
 from __future__ import annotations
 
@@ -7,9 +7,98 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from unisono._src.input.distribution import chunks
 from unisono._src.input.plan import cursors, elements
 from unisono._src.machines.topology import Topology
+
+
+def chunks(batch: int, replicas: int) -> list[tuple[int, int]]:
+    """Returns consecutive chunks of ``ceil(batch / replicas)`` rows.
+
+    The last ones may be short or empty.
+
+    >>> chunks(7, 4)
+    [(0, 2), (2, 4), (4, 6), (6, 7)]
+    >>> chunks(2, 4)
+    [(0, 1), (1, 2), (2, 2), (2, 2)]
+    """
+    size = -(-batch // replicas)
+    return [(min(i * size, batch), min((i + 1) * size, batch)) for i in range(replicas)]
+
+
+def chunks_of_worker(
+    batch: int, replicas: int, workers: int, worker: int
+) -> list[tuple[int, int]]:
+    """Returns the chunks of one worker's replicas; the workers take chunks in turn.
+
+    >>> chunks_of_worker(7, 4, workers=2, worker=1)
+    [(2, 4), (6, 7)]
+    """
+    return chunks(batch, replicas)[worker::workers]
+
+
+def chunks_in_turn(
+    batch: int, replicas: int, local: int
+) -> list[list[tuple[int, int]]]:
+    """Returns the steps in which a worker takes all chunks of a batch of its own.
+
+    >>> chunks_in_turn(7, replicas=4, local=2)
+    [[(0, 2), (2, 4)], [(4, 6), (6, 7)]]
+    """
+    found = chunks(batch, replicas)
+    return [found[i : i + local] for i in range(0, replicas, local)]
+
+
+def sizes_of_worker(batch: int, replicas: int, workers: int, worker: int) -> list[int]:
+    """Returns the sizes of the parts that one worker takes, in turn.
+
+    Where the batch does not divide, the first replicas get one example more. Each
+    worker begins at another place of the list; together they take a whole batch.
+
+    >>> [sizes_of_worker(6, 4, 2, w) for w in range(2)]
+    [[2, 2, 1, 1], [1, 1, 2, 2]]
+    """
+    small, more = divmod(batch, replicas)
+    sizes = [small + 1] * more + [small] * (replicas - more)
+    # As TensorFlow's `batch_sizes_for_worker`,
+    # which begins at the worker's first replica.
+    first = replicas // workers * worker
+    return sizes[first:] + sizes[:first]
+
+
+def fills_of_worker(
+    rows: int, batch: int, replicas: int, workers: int = 1, worker: int = 0
+) -> list[list[tuple[int, int]]]:
+    """Returns the steps in which a worker takes a batch, in parts of fixed sizes.
+
+    A smaller batch leaves the last parts short or empty; it is not filled up from the
+    next one. Each step has as many parts as the worker has replicas.
+
+    Args:
+        rows: how many examples the batch has.
+        batch: its declared size.
+        replicas: how many replicas there are on all workers.
+        workers: how many workers there are.
+        worker: the number of this worker.
+
+    >>> fills_of_worker(6, 8, replicas=2)
+    [[(0, 4), (4, 6)]]
+    >>> fills_of_worker(3, 3, 2, workers=2, worker=1)
+    [[(0, 1)], [(1, 3)]]
+    """
+    local = replicas // workers
+    sizes = sizes_of_worker(batch, replicas, workers, worker)
+    made, start = [], 0
+    for turn in range(0, len(sizes), local):
+        parts = []
+        for size in sizes[turn : turn + local]:
+            stop = min(start + size, rows)
+            parts.append((start, stop))
+            start = stop
+        made.append(parts)
+        if start >= rows:
+            break
+    return made
+
 
 Bounds = list[tuple[int, int]]
 
@@ -81,16 +170,16 @@ class Step(NamedTuple):
 
 
 def cuts(rows: int, share: Share, size: int | None, is_common: bool) -> list[Bounds]:
-    """Returns the steps in which a worker takes a batch, as bounds; see `Cut`."""
+    """Returns the steps in which a worker takes a batch, as bounds."""
     if size is not None:
-        return chunks.fills_of_worker(rows, size, *share)
+        return fills_of_worker(rows, size, *share)
     if is_common:
-        return [chunks.chunks_of_worker(rows, *share)]
-    return chunks.chunks_in_turn(rows, share.replicas, share.local)
+        return [chunks_of_worker(rows, *share)]
+    return chunks_in_turn(rows, share.replicas, share.local)
 
 
 @final
-class Cut(cursors.Cursor):
+class BatchSteps(cursors.OfSource):
     """The steps made of global batches; each batch is cut by itself.
 
     The position is a batch, so it is the same for any number of replicas. Only where
@@ -112,7 +201,8 @@ class Cut(cursors.Cursor):
         size: int | None,
         is_common: bool = True,
     ) -> None:
-        self._source, self._share, self._size = source, share, size
+        super().__init__(source)
+        self._share, self._size = share, size
         self._is_common = is_common
         # By rule A a worker takes its chunks of a common batch in one step. In the
         # other cases each worker reads batches of its own, of the size that all
@@ -164,10 +254,6 @@ class Cut(cursors.Cursor):
     def _cuts(self, rows: int) -> list[Bounds]:
         return cuts(rows, self._share, self._size, self._is_common)
 
-    def units(self, found: Sequence[Step]) -> int:
-        """Returns the number of steps."""
-        return len(found)
-
     def skip(self, count: int) -> int:
         """Skips steps; batches are skipped unread where each is one step."""
         if not self._has_turns:
@@ -198,14 +284,6 @@ class Cut(cursors.Cursor):
             del self._left[: state["turn"]]
             self._turn = state["turn"]
 
-    def cancel(self) -> None:
-        """Cancels the source."""
-        self._source.cancel()
-
-    def close(self) -> None:
-        """Closes the source."""
-        self._source.close()
-
 
 def _within_batch_error() -> ValueError:
     """Returns the error for a position that only several workers can continue at."""
@@ -216,7 +294,7 @@ def _within_batch_error() -> ValueError:
 
 
 @final
-class Whole(cursors.OfSource):
+class SingleReplicaSteps(cursors.OfSource):
     """The steps of a single replica: every element as it is, batched or not."""
 
     def read(self, count: int) -> list[Step]:
@@ -243,7 +321,7 @@ class Whole(cursors.OfSource):
 
 
 @final
-class Dealt(cursors.Cursor):
+class ElementSteps(cursors.Derived):
     """The steps in which each replica takes the next element of the worker's dataset.
 
     Args:
@@ -259,7 +337,8 @@ class Dealt(cursors.Cursor):
         share: Share,
         missing: Callable[[Any], Any],
     ) -> None:
-        self._source, self._share, self._missing = source, share, missing
+        super().__init__(source)
+        self._share, self._missing = share, missing
 
     def read(self, count: int) -> list[Step]:
         """Returns the next steps, each with one element per replica."""
@@ -283,26 +362,14 @@ class Dealt(cursors.Cursor):
         """Skips elements and returns how many there were."""
         return self._source.skip(count)
 
-    def get_state(self) -> dict[str, Any]:
-        """Returns the position in the dataset."""
-        return {"source": self._source.get_state()}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Continues at an element."""
-        self._source.set_state(state["source"])
-
-    def close(self) -> None:
-        """Closes the source."""
-        self._source.close()
-
 
 @final
-class Separate(cursors.Cursor):
+class DatasetSteps(cursors.Cursor):
     """The steps in which each replica takes an element of its own dataset.
 
     Args:
         sources: the elements of each replica.
-        missing: as for `Dealt`.
+        missing: as for `ElementSteps`.
     """
 
     def __init__(

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
 
-from unisono._src.input.distribution import input_failures, sharding_rule, steps
+from unisono._src.foundation import errors
+from unisono._src.input.distribution import sharding_rule, steps
 from unisono._src.input.plan import cursors, elements, nodes
 from unisono._src.workers import worker_notes
 
+# The first character of a note that tells of a failure; no JSON begins with it.
+_FAILED = "!"
+# Characters of a traceback that are sent to the others; its end says what went wrong.
+_LARGEST_REPORT = 4000
+
 
 @final
-class Together(cursors.OfSource):
+class AgreedSteps(cursors.SamePosition):
     """The steps of several workers: as many for each as the one with the most data has.
 
     A worker without data gets empty parts, so that all workers make the same steps. The
@@ -64,7 +71,7 @@ class Together(cursors.OfSource):
         while len(found) < count:
             own = self._read_own()
             told = self._board.post(_make_note(own[0]) if own else "")
-            input_failures.check(told)
+            check_failures(told)
             if not self._enough(told):
                 break
             # Empty notes are of workers without data.
@@ -81,7 +88,7 @@ class Together(cursors.OfSource):
             return self._source.read(1)
         except Exception:
             # The others wait for a note of this worker, so it tells them first.
-            self._board.post(input_failures.report())
+            self._board.post(report_failure())
             raise
 
     def _make_empty_step(self, told: Sequence[str]) -> steps.Step:
@@ -93,14 +100,6 @@ class Together(cursors.OfSource):
     def units(self, found: Sequence[steps.Step]) -> int:
         """Returns the units of the source."""
         return self._source.units(found)
-
-    def skip(self, count: int) -> int:
-        """Skips in the units of the source; each worker does so by itself."""
-        return self._source.skip(count)
-
-    def get_state(self) -> dict[str, Any]:
-        """Returns the position in the source."""
-        return self._source.get_state()
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Sets the position in the source; all workers must do so."""
@@ -132,7 +131,25 @@ def _parse_note(note: str) -> list[Any]:
 
 def _make_empty(shape: list[int], kind: str) -> np.ndarray:
     """Returns an array of no rows."""
-    dtype = np.dtype(kind)
-    if shape:
-        shape = [0, *shape[1:]]
-    return np.full(shape, b"", object) if dtype.kind == "O" else np.zeros(shape, dtype)
+    return elements.blank([0, *shape[1:]] if shape else [], np.dtype(kind))
+
+
+def report_failure() -> str:
+    """Returns the note about the exception that is being handled."""
+    return _FAILED + traceback.format_exc()[-_LARGEST_REPORT:]
+
+
+def check_failures(told: Sequence[str]) -> None:
+    """Raises if a worker has told that it failed.
+
+    Args:
+        told: the notes of all workers.
+
+    Raises:
+        WorkerFailedError: with the report of that worker.
+    """
+    for worker, note in enumerate(told):
+        if note.startswith(_FAILED):
+            raise errors.WorkerFailedError(
+                f"Worker {worker} failed while it read its input:\n{note[1:]}", worker
+            )

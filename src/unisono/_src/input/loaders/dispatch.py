@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from unisono._src.input.loaders import grain, hugging_face, keras, torch
+from unisono._src.input.loaders import hugging_face, keras, torch
 from unisono._src.input.plan import elements, loader_structures, nodes
-from unisono._src.input.sources import arrays, iterables
+from unisono._src.input.sources import arrays, grain_sources, iterables
 
 
-def to_node(loader: Any) -> nodes.Node:
+def to_node(loader: object) -> nodes.Node:
     """Returns the plan of a dataset, a loader, arrays, or anything iterable.
 
     Raises:
@@ -44,7 +44,7 @@ def to_node(loader: Any) -> nodes.Node:
     return iterables.Plain(loader)
 
 
-def _arrays_to_node(loader: Any) -> nodes.Node | None:
+def _arrays_to_node(loader: object) -> nodes.Node | None:
     """Returns a source of the rows of arrays; None if `loader` is no arrays.
 
     In a dict, lists count as arrays as well.
@@ -81,7 +81,7 @@ def _types_of(leaves: list[Any]) -> str:
 # Each returns None for what it does not know. Arrays come last: loaders may look like
 # mappings or arrays.
 _CONVERTERS = (
-    grain.to_node,
+    grain_sources.to_node,
     torch.to_node,
     hugging_face.to_node,
     keras.to_node,

@@ -14,7 +14,7 @@ from typing import Any, final
 import numpy as np
 
 from unisono._src.input.loaders import hugging_face_columns
-from unisono._src.input.plan import cursors, elements, nodes, witnesses
+from unisono._src.input.plan import cursors, elements, first_elements, nodes
 from unisono._src.input.sources import iterables
 
 _log = logging.getLogger("unisono")
@@ -39,18 +39,18 @@ class _TableRows:
         self._arrow = table.with_format("arrow", columns=typed) if typed else None
         self._others = table.with_format(None, columns=others) if others else None
 
-    def element_at(self, index: int) -> Any:
+    def element_at(self, index: int) -> object:
         if self._arrow is None:
             return hugging_face_columns.row(self._table[int(index)], {})
         return elements.map_leaves(lambda x: x[0], self.slice(index, index + 1))
 
-    def take(self, indices: np.ndarray, allocate: nodes.Allocate) -> Any:
+    def take(self, indices: np.ndarray, allocate: nodes.Allocate) -> object:
         return self._read([int(i) for i in indices])
 
-    def slice(self, start: int, stop: int) -> Any:
+    def slice(self, start: int, stop: int) -> object:
         return self._read(slice(int(start), int(stop)))
 
-    def _read(self, key: Any) -> Any:
+    def _read(self, key: Any) -> object:
         if self._arrow is None:
             return hugging_face_columns.batch(self._table[key])
         found = hugging_face_columns.arrays(self._arrow[key])
@@ -61,7 +61,7 @@ class _TableRows:
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class HuggingFaceTable(nodes.Indexed):
+class HuggingFaceTable(nodes.RowSource):
     """A source of the examples of a `datasets.Dataset`, to be batched."""
 
     source: Any
@@ -75,29 +75,21 @@ class HuggingFaceTable(nodes.Indexed):
         leaves = elements.leaves(self._empty_spec())
         return is_decoded or any(s.shape.rank for s in leaves)
 
-    def cursor(self) -> cursors.Cursor:
-        """Returns a cursor over the examples, in order."""
-        return nodes.RowLookup(self.rows(), self.indices())
-
     def rows(self) -> _TableRows:
         """Returns the examples as rows."""
         return _TableRows(self.source)
-
-    def indices(self) -> cursors.Cursor:
-        """Returns a cursor over the numbers of all rows."""
-        return cursors.Count(len(self.source))
 
     @property
     def cardinality(self) -> int:
         """Returns how many examples there are."""
         return len(self.source)
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         if len(self.source):
             return elements.spec_of(self.rows().element_at(0))
         return self._empty_spec()
 
-    def _empty_spec(self) -> Any:
+    def _empty_spec(self) -> elements.Spec:
         return hugging_face_columns.spec(self.source.with_format("arrow"))
 
     def __str__(self) -> str:
@@ -181,7 +173,7 @@ class _StreamExamples(cursors.Iterated):
         super().set_state(state)
 
 
-def _copy_stream(stream: Any) -> Any:
+def _copy_stream(stream: Any) -> object:
     """Returns a stream over the same data, with a position and an epoch of its own."""
     own = object.__new__(type(stream))
     # `copy.copy` will not do: the copy of a stream would share its `__dict__`. The
@@ -192,19 +184,19 @@ def _copy_stream(stream: Any) -> Any:
     return own
 
 
-def _last_part(stream: Any) -> Any:
+def _last_part(stream: Any) -> object:
     """Returns the part of a stream that gives its examples."""
     # `datasets` has no public name for it.
     return stream._ex_iterable  # noqa: SLF001
 
 
-def _is_part(x: Any) -> bool:
+def _is_part(x: object) -> bool:
     """Whether an object is one of the nested iterables that a stream consists of."""
     # All of them have this method; their base class is private.
     return hasattr(x, "_init_state_dict")
 
 
-def _copy_part(part: Any) -> Any:
+def _copy_part(part: object) -> object:
     """Returns a copy of a part and of all parts within it."""
     own = object.__new__(type(part))
     own.__dict__.update(part.__dict__)
@@ -216,7 +208,7 @@ def _copy_part(part: Any) -> Any:
     return own
 
 
-def _parts(part: Any) -> Iterator[Any]:
+def _parts(part: object) -> Iterator[Any]:
     """Yields the parts of a stream, from its end to its sources."""
     yield part
     for value in part.__dict__.values():
@@ -225,7 +217,7 @@ def _parts(part: Any) -> Iterator[Any]:
                 yield from _parts(inner)
 
 
-def _order_key(stream: Any) -> str | None:
+def _order_key(stream: object) -> str | None:
     """Returns a text that differs between shuffled orders; None without a shuffle."""
     drawn = [
         repr(part.generator.bit_generator.state)
@@ -244,7 +236,7 @@ class HuggingFaceStream(iterables.Loader):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that starts from the beginning."""
-        return witnesses.watch(self, _StreamExamples(self))
+        return first_elements.watch(self, _StreamExamples(self))
 
     @functools.cached_property
     def _kinds(self) -> dict[str, Any]:
@@ -254,7 +246,7 @@ class HuggingFaceStream(iterables.Loader):
         features = None if is_formatted else self.source.features
         return hugging_face_columns.types(features) if features else {}
 
-    def convert(self, element: Any) -> Any:
+    def convert(self, element: object) -> object:
         """Returns an example as arrays that no one else will change."""
         found = hugging_face_columns.row(element, self._kinds)
         return elements.map_leaves(elements.copy_array, found)
@@ -269,7 +261,7 @@ class HuggingFaceStream(iterables.Loader):
         """Whether the rows are batches that `IterableDataset.batch` made."""
         return any(map(_is_batching, _parts(_last_part(self.source))))
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         element = nodes.first_element(self)
         if element is None:
             raise ValueError(
@@ -279,7 +271,7 @@ class HuggingFaceStream(iterables.Loader):
         return elements.spec_of(element)
 
 
-def _is_batching(part: Any) -> bool:
+def _is_batching(part: object) -> bool:
     """Whether a part is what `IterableDataset.batch` adds to a stream."""
     # `batch` maps a private function of `datasets`, which only its name gives away.
     fn = getattr(part, "function", None)
@@ -295,7 +287,7 @@ def holds_examples(node: nodes.Node) -> bool:
     return isinstance(node, HuggingFaceTable)
 
 
-def to_node(loader: Any) -> nodes.Node | None:
+def to_node(loader: object) -> nodes.Node | None:
     """Returns the plan of a table or a stream; None for anything else.
 
     Raises:

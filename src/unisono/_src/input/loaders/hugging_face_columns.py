@@ -28,7 +28,7 @@ def types(features: Any) -> dict[str, Any]:
     return {name: kinds[name] for name in features if not _is_decoded(features[name])}
 
 
-def row(given: Any, kinds: Mapping[str, Any]) -> Any:
+def row(given: object, kinds: Mapping[str, Any]) -> object:
     """Returns one example, made of Python values.
 
     Args:
@@ -43,7 +43,7 @@ def row(given: Any, kinds: Mapping[str, Any]) -> Any:
     return {name: _value(v, repr(name), kinds.get(name)) for name, v in given.items()}
 
 
-def _value(value: Any, name: str, kind: Any) -> Any:
+def _value(value: object, name: str, kind: object) -> object:
     """Returns one value of an example as an array, in its Arrow type if it has one."""
     if kind is None:
         return _convert_column(name, value, _convert_value)
@@ -52,7 +52,7 @@ def _value(value: Any, name: str, kind: Any) -> Any:
     return elements.map_leaves(lambda x: x[0], _array(column, name))
 
 
-def batch(given: Any) -> Any:
+def batch(given: object) -> Any:
     """Returns several examples whose columns have types that only the values tell.
 
     Raises:
@@ -86,7 +86,7 @@ def spec(table: Any) -> dict[str, Any]:
     return made
 
 
-def _is_decoded(feature: Any) -> bool:
+def _is_decoded(feature: object) -> bool:
     """Whether `datasets` decodes a feature when it is read, as it does images."""
     if isinstance(feature, Mapping):
         return any(map(_is_decoded, feature.values()))
@@ -102,7 +102,7 @@ class _Uneven(Exception):
     """Raised for lists of different lengths, which make no array."""
 
 
-def _array(column: Any, name: str, is_whole: bool = True) -> Any:
+def _array(column: Any, name: str, is_whole: bool = True) -> object:
     """Returns an Arrow column as one array, or as a dict of arrays.
 
     Args:
@@ -132,7 +132,7 @@ def _array(column: Any, name: str, is_whole: bool = True) -> Any:
     return _convert_column(name, np.array(found), elements.convert)
 
 
-def _lists(column: Any, name: str, is_whole: bool) -> Any:
+def _lists(column: Any, name: str, is_whole: bool) -> object:
     """Returns a column of lists as one array."""
     sizes = set(column.value_lengths().to_pylist())
     try:
@@ -168,12 +168,12 @@ def _uneven_error(column: Any, name: str) -> Exception:
     )
 
 
-def _convert_value(value: Any) -> Any:
+def _convert_value(value: object) -> object:
     """Returns a value of a type that only the value tells, as an element."""
     return elements.convert(loader_structures.to_structure(value))
 
 
-def _convert_values(values: Any) -> Any:
+def _convert_values(values: object) -> object:
     """Returns a column of a type that only the values tell."""
     if isinstance(values, np.ndarray) and values.dtype.kind == "O":
         values = list(values)
@@ -182,7 +182,7 @@ def _convert_values(values: Any) -> Any:
     return _convert_value(values)
 
 
-def _convert_column(name: str, value: Any, convert: Callable[[Any], Any]) -> Any:
+def _convert_column(name: str, value: object, convert: Callable[[Any], Any]) -> object:
     """Converts a value, and names the column in the error if that fails."""
     try:
         return convert(value)

@@ -9,9 +9,9 @@ from typing import Any, final
 from unisono._src.input.plan import (
     cursors,
     elements,
+    first_elements,
     loader_structures,
     nodes,
-    witnesses,
 )
 from unisono._src.input.sources import iterables
 
@@ -65,7 +65,7 @@ class _PyDatasetBatches(cursors.Cursor):
                     self._end()
         return found
 
-    def _make(self, number: int) -> Any:
+    def _make(self, number: int) -> object:
         """Returns one batch as arrays that no one else will change."""
         try:
             batch = elements.convert(
@@ -110,14 +110,14 @@ class _PyDatasetBatches(cursors.Cursor):
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class KerasBatches(iterables.Loader, nodes.Disturbed):
+class KerasBatches(iterables.Loader, nodes.ChangedByReading):
     """A source of the batches of a `PyDataset`, whose own workers do not start."""
 
     is_pass: bool = True
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor between `on_epoch_begin` and `on_epoch_end`."""
-        return witnesses.watch(self, _PyDatasetBatches(self.source, self.is_pass))
+        return first_elements.watch(self, _PyDatasetBatches(self.source, self.is_pass))
 
     def make_sample(self) -> nodes.Node:
         """Returns a source that looks at a batch without beginning an epoch."""
@@ -129,7 +129,7 @@ class KerasBatches(iterables.Loader, nodes.Disturbed):
         return _count(self.source)
 
 
-def to_node(loader: Any) -> nodes.Node | None:
+def to_node(loader: object) -> nodes.Node | None:
     """Returns the plan of a `PyDataset`; None for anything else."""
     keras = sys.modules.get("keras")
     if keras is None or not isinstance(loader, keras.utils.PyDataset):

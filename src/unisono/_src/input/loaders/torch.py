@@ -13,16 +13,16 @@ import numpy as np
 from unisono._src.input.plan import (
     cursors,
     elements,
+    first_elements,
     loader_structures,
     nodes,
-    witnesses,
 )
 from unisono._src.input.sources import iterables
 
 _log = logging.getLogger("unisono")
 
 
-def to_node(loader: Any) -> nodes.Node | None:
+def to_node(loader: object) -> nodes.Node | None:
     """Returns the plan of a `DataLoader`; None for anything else.
 
     Raises:
@@ -53,7 +53,7 @@ class TorchLoader(iterables.Repeatable):
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor from the beginning; the loader may shuffle again."""
         check_processes(self.source)
-        return witnesses.watch(self, _Replayed(self))
+        return first_elements.watch(self, _Replayed(self))
 
     @property
     def is_random(self) -> bool:
@@ -69,7 +69,7 @@ class TorchLoader(iterables.Repeatable):
             for sampler in _samplers(self.source)
         )
 
-    def _convert(self, element: Any) -> Any:
+    def _convert(self, element: object) -> object:
         found = elements.convert(loader_structures.from_collated(element))
         return elements.map_leaves(elements.copy_array, found)
 
@@ -145,7 +145,7 @@ class _Replayed(cursors.Iterated):
         self._is_lost = self._is_random
 
 
-def _samplers(loader: Any) -> Iterator[Any]:
+def _samplers(loader: object) -> Iterator[Any]:
     """Yields the samplers that decide the order; one may draw from another."""
     given = [getattr(loader, "batch_sampler", None), getattr(loader, "sampler", None)]
     seen: list[Any] = []
@@ -158,14 +158,14 @@ def _samplers(loader: Any) -> Iterator[Any]:
         given.append(getattr(sampler, "sampler", None))
 
 
-def _is_random(sampler: Any) -> bool:
+def _is_random(sampler: object) -> bool:
     """Whether a sampler draws numbers that cannot be drawn again."""
     data = sys.modules["torch"].utils.data
     kinds = (data.RandomSampler, data.SubsetRandomSampler, data.WeightedRandomSampler)
     return isinstance(sampler, kinds) and sampler.generator is None
 
 
-def check_processes(loader: Any) -> None:
+def check_processes(loader: object) -> None:
     """Raises if a loader would fork processes while JAX is running.
 
     JAX has threads. A forked child has none of them, but all the locks that they held,

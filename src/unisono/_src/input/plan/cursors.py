@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import collections
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, final
 
 # The number of elements to read at once where nothing else decides it.
@@ -15,8 +15,8 @@ BLOCK = 256
 # What every stage relies on: a read that returns fewer elements than it was asked for
 # has met the end, so that nobody reads again to be sure. The element at which a read
 # raises is lost, and the next read goes on behind it, because `ignore_errors`, and
-# programs that catch the exception, read on. One thread reads at a time; only `Ahead`
-# may have several readers.
+# programs that catch the exception, read on. One thread reads at a time; only
+# `ReadAhead` may have several readers.
 class Cursor(abc.ABC):
     """A stream of elements whose position can be saved and set; abstract.
 
@@ -61,7 +61,7 @@ class Cursor(abc.ABC):
     def __iter__(self) -> Iterator[Any]:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> object:
         try:
             found = self.read(1)
         except StopIteration as e:
@@ -127,6 +127,18 @@ class OfSource(Cursor, abc.ABC):
         self._source.close()
 
 
+class SamePosition(OfSource, abc.ABC):
+    """A stream whose position is that of its source; abstract."""
+
+    def skip(self, count: int) -> int:
+        """Skips in the units of the source."""
+        return self._source.skip(count)
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the position in the source."""
+        return self._source.get_state()
+
+
 class Derived(OfSource, abc.ABC):
     """A stream whose state is that of its source and a few values; abstract.
 
@@ -158,7 +170,7 @@ class Iterated(Cursor):
         elements: returns a new iterator over the elements, from the first on.
     """
 
-    def __init__(self, elements: Any) -> None:
+    def __init__(self, elements: Callable[[], Iterable[Any]]) -> None:
         self._elements = elements
         self._iterator: Iterator[Any] | None = None
         self._passed = self._failed = 0
@@ -217,7 +229,7 @@ class Iterated(Cursor):
             close()
 
 
-def trail_at(state: Any) -> dict[str, Any]:
+def trail_at(state: dict[str, Any]) -> dict[str, Any]:
     """Returns the state of a `Trail` that is exactly at a position of its source."""
     # `source` is a position of the source, `pass` how many elements to skip from there,
     # `index` the number of the next element in its pass. Numbers go on after a restore,
@@ -310,7 +322,7 @@ class Trail:
         self.read_so_far += passed
         return passed
 
-    def forget_failure(self) -> Any:
+    def forget_failure(self) -> object:
         """Takes back the position behind an exception, and returns it.
 
         It stays out until the exception has reached the reader; see `remember`.
@@ -396,7 +408,7 @@ class Trail:
 _CALLS_PER_MARK = 4096
 
 
-class Called(Cursor, abc.ABC):
+class Called(OfSource, abc.ABC):
     """A stream that calls a user's function with elements of a source; abstract.
 
     Elements are read in blocks. When the function raises, the elements of the block
@@ -410,7 +422,7 @@ class Called(Cursor, abc.ABC):
     sees_all: ClassVar[bool] = False
 
     def __init__(self, source: Cursor) -> None:
-        self._source = source
+        super().__init__(source)
         self._trail = Trail(source, _CALLS_PER_MARK)
         self._unseen: Sequence[Any] = ()
 
@@ -451,7 +463,3 @@ class Called(Cursor, abc.ABC):
         """Sets the position in the source."""
         self._unseen = ()
         self._trail.return_to(state.get("trail") or trail_at(state["source"]))
-
-    def close(self) -> None:
-        """Closes the source."""
-        self._source.close()

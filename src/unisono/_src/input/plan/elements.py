@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
+from jax.typing import DTypeLike
 
 from unisono._src.execution import specs
 from unisono._src.foundation import errors, host_numbers, nest
@@ -20,6 +21,8 @@ from unisono._src.foundation.tensor_shape import ShapeLike, TensorShape
 
 _INT32 = np.iinfo(np.int32)
 _TEXT = np.dtype(object)
+# The specs of an element: of one array, or nested like the element.
+Spec = specs.TypeSpec | tuple[Any, ...] | Mapping[Any, Any] | None
 # NumPy's letters for bool, signed, unsigned, float and complex.
 _NUMBER_KINDS = "biufc"
 
@@ -70,7 +73,7 @@ for _name in (
     setattr(HostArray, f"__i{_name}__", getattr(np.ndarray, f"__{_name}__"))
 
 
-def as_array(x: Any) -> np.ndarray:
+def as_array(x: object) -> np.ndarray:
     """Returns a leaf of an element as an array.
 
     `bytes` become an array of one object, because NumPy would cut them at zero bytes.
@@ -82,7 +85,7 @@ def as_array(x: Any) -> np.ndarray:
     return np.asarray(x)
 
 
-def to_plain(x: Any) -> Any:
+def to_plain(x: object) -> Any:
     """Returns a NumPy array, or a NumPy scalar or `bytes` for shape ()."""
     array = as_array(x)
     return array[()] if array.ndim == 0 else array
@@ -104,7 +107,7 @@ def is_structure(x: object) -> bool:
     return isinstance(x, (tuple, Mapping)) and kind is not TensorShape
 
 
-def map_leaves(fn: Callable[[Any], Any], element: Any) -> Any:
+def map_leaves(fn: Callable[[Any], Any], element: object) -> Any:
     """Applies `fn` to every leaf of an element, and returns the same structure.
 
     >>> map_leaves(lambda x: x + 1, {"a": 1, "b": (2, 3)})
@@ -116,7 +119,13 @@ def map_leaves(fn: Callable[[Any], Any], element: Any) -> Any:
     return None if element is None else fn(element)
 
 
-def leaves(element: Any) -> Iterator[Any]:
+def map_specs(fn: Callable[[Any], specs.TypeSpec], like: object) -> Spec:
+    """Applies `fn`, which makes specs, to every leaf; returns the same structure."""
+    made: Spec = map_leaves(fn, like)
+    return made
+
+
+def leaves(element: object) -> Iterator[Any]:
     """Yields every leaf of an element, depth first."""
     if is_structure(element):
         for child in nest.children(element):
@@ -125,7 +134,7 @@ def leaves(element: Any) -> Iterator[Any]:
         yield element
 
 
-def paths(element: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def paths(element: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yields every leaf of an element after its path in the structure.
 
     >>> list(paths({"a": 1, "b": (2, 3)}))
@@ -141,7 +150,7 @@ def paths(element: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         yield prefix, element
 
 
-def present(element: Any) -> Any:
+def present(element: object) -> Any:
     """Returns an element as the user sees it: its arrays have `numpy`."""
     # The most frequent case is answered first: this runs for every element.
     if type(element) is np.ndarray:
@@ -149,12 +158,12 @@ def present(element: Any) -> Any:
     return map_leaves(_present_leaf, element)
 
 
-def _present_leaf(x: Any) -> Any:
+def _present_leaf(x: object) -> object:
     """Returns one leaf as the user sees it."""
     return x if is_dataset(x) else as_array(x).view(HostArray)
 
 
-def lend(element: Any) -> Any:
+def lend(element: Any) -> object:
     """Returns an element for a user's function, which may write ``x /= 255``."""
     # The exact types first, as in `is_structure`: this runs for every element.
     kind = type(element)
@@ -170,7 +179,7 @@ def lend(element: Any) -> Any:
     return element
 
 
-def convert(element: Any) -> Any:
+def convert(element: object) -> object:
     """Returns any structure as an element; the module lists the types.
 
     Raises:
@@ -188,7 +197,7 @@ def convert(element: Any) -> Any:
     return map_leaves(to_array, element)
 
 
-def to_array(x: Any) -> Any:
+def to_array(x: object) -> object:
     """Returns one leaf as an array with TensorFlow's element type, or as `bytes`.
 
     Raises:
@@ -216,7 +225,7 @@ def to_array(x: Any) -> Any:
     return array if array.dtype.kind in _NUMBER_KINDS else _convert_other(array, x)
 
 
-def _convert_other(array: np.ndarray, given: Any) -> Any:
+def _convert_other(array: np.ndarray, given: object) -> object:
     """Returns an array that is neither of numbers nor of NumPy text."""
     if array.dtype.kind == "V":  # NumPy sees bfloat16 and its like as raw bytes.
         return array
@@ -228,7 +237,7 @@ def _convert_other(array: np.ndarray, given: Any) -> Any:
     return _encode_text(array)
 
 
-def _convert_sequence(x: Sequence[Any]) -> Any:
+def _convert_sequence(x: Sequence[Any]) -> object:
     """Returns a list as one array with TensorFlow's type."""
     first: Any = x
     # A list that holds itself must not loop for ever.
@@ -248,7 +257,7 @@ def _convert_sequence(x: Sequence[Any]) -> Any:
     return array.astype(_type_of_list(x, first, array), copy=False)
 
 
-def _type_of_list(x: Sequence[Any], first: Any, array: np.ndarray) -> Any:
+def _type_of_list(x: Sequence[Any], first: object, array: np.ndarray) -> DTypeLike:
     """Returns TensorFlow's type of a list, which its first number or array decides.
 
     Args:
@@ -256,7 +265,7 @@ def _type_of_list(x: Sequence[Any], first: Any, array: np.ndarray) -> Any:
         first: its first number or array.
         array: the list in the type that NumPy chooses.
     """
-    told = getattr(first, "dtype", None)
+    told: np.dtype | None = getattr(first, "dtype", None)
     # The list holds Python numbers only: int32 or float32, as in TensorFlow.
     if told is None:
         return _type_of_python(array)
@@ -271,7 +280,7 @@ def _has_arrays(x: Sequence[Any]) -> bool:
     return any(hasattr(v, "__array__") and not isinstance(v, np.generic) for v in x)
 
 
-def _type_of_python(array: np.ndarray) -> Any:
+def _type_of_python(array: np.ndarray) -> DTypeLike:
     """Returns TensorFlow's type for Python numbers that NumPy has made an array of."""
     if array.dtype.kind == "f":
         return np.float32
@@ -281,7 +290,7 @@ def _type_of_python(array: np.ndarray) -> Any:
     return array.dtype
 
 
-def _encode_text(array: np.ndarray) -> Any:
+def _encode_text(array: np.ndarray) -> object:
     """Returns an array whose text is `bytes` objects."""
     if array.ndim == 0 and isinstance(array.item(), (str, bytes)):
         return to_array(array.item())
@@ -302,9 +311,9 @@ def _encode_text(array: np.ndarray) -> Any:
     return out
 
 
-def spec_of(element: Any) -> Any:
+def spec_of(element: object) -> Spec:
     """Returns the exact shape and type of every array of an element."""
-    return map_leaves(_spec_of, element)
+    return map_specs(_spec_of, element)
 
 
 def _spec_of(x: Any) -> specs.TypeSpec:
@@ -314,7 +323,7 @@ def _spec_of(x: Any) -> specs.TypeSpec:
     return specs.TensorSpec(np.shape(x), as_array(x).dtype)
 
 
-def check_same_structure(first: Any, other: Any, what: str) -> None:
+def check_same_structure(first: object, other: object, what: str) -> None:
     """Raises `TypeError` unless two elements have the same components."""
     here = [path for path, _ in paths(first)]
     there = [path for path, _ in paths(other)]
@@ -326,7 +335,7 @@ def check_same_structure(first: Any, other: Any, what: str) -> None:
         )
 
 
-def check_same_types(first: Any, other: Any, what: str) -> None:
+def check_same_types(first: object, other: object, what: str) -> None:
     """Raises `TypeError` unless two elements have the same components and types."""
     check_same_structure(first, other, what)
     for (path, a), b in zip(paths(first), leaves(other), strict=True):
@@ -338,7 +347,7 @@ def check_same_types(first: Any, other: Any, what: str) -> None:
             )
 
 
-def columns(elements: Sequence[Any]) -> Any:
+def columns(elements: Sequence[Any]) -> object:
     """Returns one element whose leaves are lists: one column per component."""
     first = elements[0]
     if first is None:
@@ -361,7 +370,7 @@ def columns(elements: Sequence[Any]) -> Any:
 
 def stack(
     elements: Sequence[Any], allocate: Callable[..., np.ndarray] = np.empty
-) -> Any:
+) -> object:
     """Returns elements as one batch.
 
     Args:
@@ -418,7 +427,14 @@ def _check_column(column: list[Any]) -> None:
         )
 
 
-def freeze(x: Any) -> Any:
+def blank(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
+    """Returns an array of zeros, or of empty texts."""
+    if dtype.kind == "O":
+        return np.full(shape, b"", object)
+    return np.zeros(shape, dtype)
+
+
+def freeze(x: object) -> object:
     """Returns a read-only view of an array."""
     if not isinstance(x, np.ndarray):
         return x
@@ -427,12 +443,12 @@ def freeze(x: Any) -> Any:
     return view
 
 
-def copy_array(x: Any) -> Any:
+def copy_array(x: object) -> object:
     """Returns a copy of an array, so that changes to the original do not show."""
     return x.copy() if isinstance(x, np.ndarray) else x
 
 
-def length(batch: Any) -> int:
+def length(batch: object) -> int:
     """Returns the size of the first axis, which all arrays of a batch share.
 
     Raises:
@@ -466,12 +482,12 @@ def length(batch: Any) -> int:
     return next(iter(sizes))
 
 
-def rows(batch: Any, start: int, stop: int) -> Any:
+def rows(batch: object, start: int, stop: int) -> object:
     """Returns the rows from `start` to `stop` of every array of a batch."""
     return map_leaves(lambda x: x[start:stop], batch)
 
 
-def concatenate(batches: Sequence[Any]) -> Any:
+def concatenate(batches: Sequence[Any]) -> object:
     """Returns batches joined along the first axis."""
     if len(batches) == 1:
         return batches[0]

@@ -71,7 +71,7 @@ class Buffers:
             self._blocks.append((weakref.ref(array), block))
         return array
 
-    def copy(self, array: np.ndarray, dtype: Any = None) -> np.ndarray:
+    def copy(self, array: np.ndarray, dtype: object = None) -> np.ndarray:
         """Returns a copy of an array, in another type if one is given."""
         made = self.allocate(array.shape, array.dtype if dtype is None else dtype)
         np.copyto(made, array, casting="unsafe")

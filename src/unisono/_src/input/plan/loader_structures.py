@@ -19,7 +19,7 @@ _NUMBERS = (bool, int, float, complex, np.number, np.bool_)
 _TEXT = (str, bytes)
 
 
-def to_structure(element: Any) -> Any:
+def to_structure(element: object) -> object:
     """Returns an element whose tuples and dicts are components, and lists arrays.
 
     >>> to_structure([[1, 2], [3, 4]]), to_structure([np.int8([1, 2]), [3, 4]])
@@ -34,7 +34,7 @@ def to_structure(element: Any) -> Any:
     return convert_tensor(element)
 
 
-def from_collated(batch: Any) -> Any:
+def from_collated(batch: object) -> object:
     """Returns a batch that PyTorch collated, in the form that `to_structure` returns.
 
     >>> from_collated([("a", "b"), ("c", "d")])
@@ -51,13 +51,13 @@ def from_collated(batch: Any) -> Any:
     return convert_tensor(batch)
 
 
-def _convert_component(part: Any) -> Any:
+def _convert_component(part: object) -> object:
     if type(part) is tuple and _content_kind(part) in ("numbers", "text"):
         return list(part)
     return from_collated(part)
 
 
-def _content_kind(x: Any) -> str:
+def _content_kind(x: object) -> str:
     """Returns the contents of a list: "numbers", "text", "parts", or "" if unclear."""
     if isinstance(x, _TEXT):
         return "text"
@@ -74,7 +74,7 @@ def _content_kind(x: Any) -> str:
     return "parts" if hasattr(x, "__array__") or isinstance(x, Mapping) else ""
 
 
-def convert_tensor(x: Any) -> Any:
+def convert_tensor(x: Any) -> object:
     """Returns `x`, as an array if it is a PyTorch tensor that NumPy would refuse."""
     torch: Any = sys.modules.get("torch")
     kind: Any = getattr(torch, "Tensor", None)

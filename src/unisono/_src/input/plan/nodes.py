@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, final
 
 import numpy as np
 
-from unisono._src.input.plan import cursors, elements, witnesses
+from unisono._src.input.plan import cursors, elements, first_elements
 
 # A function that makes an array of a shape and type, to be filled.
 Allocate = Callable[[Sequence[int], Any], np.ndarray]
@@ -28,18 +28,18 @@ class Rows(Protocol):
     """Elements that can be read in any order, many at a time."""
 
     @abc.abstractmethod
-    def element_at(self, index: int) -> Any:
+    def element_at(self, index: int) -> object:
         """Returns the element at `index`."""
 
     @abc.abstractmethod
-    def take(self, indices: np.ndarray, allocate: Allocate) -> Any:
+    def take(self, indices: np.ndarray, allocate: Allocate) -> object:
         """Returns the elements at `indices` as a batch.
 
         The memory is new, or comes from `allocate`.
         """
 
     @abc.abstractmethod
-    def slice(self, start: int, stop: int) -> Any:
+    def slice(self, start: int, stop: int) -> object:
         """Returns consecutive elements as a batch; may share memory with the source."""
 
 
@@ -86,15 +86,15 @@ class Node(abc.ABC):
         """Returns the number of elements, `INFINITE` or `UNKNOWN`."""
 
     @functools.cached_property
-    def spec(self) -> Any:
+    def spec(self) -> elements.Spec:
         """Returns the shape and type of an element; a size that varies is None."""
         return self._spec()
 
     @abc.abstractmethod
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         """Computes `spec`, which keeps the result."""
 
-    def example(self) -> Any:
+    def example(self) -> object:
         """Returns a made-up element that fits the spec, for a dataset without any."""
         return zeros(self.spec)
 
@@ -109,7 +109,7 @@ class Node(abc.ABC):
         return type(self).__name__
 
 
-class Disturbed(abc.ABC):
+class ChangedByReading(abc.ABC):
     """A node that changes when even one element of it is read; abstract.
 
     Reading one may count as a pass, or start a process.
@@ -134,6 +134,23 @@ class Indexed(Node, abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class RowSource(Indexed, abc.ABC):
+    """A source that has rows, all of which are its elements, in order; abstract."""
+
+    @abc.abstractmethod
+    def rows(self) -> Rows:
+        """Returns the rows."""
+
+    def indices(self) -> cursors.Cursor:
+        """Returns a cursor over the numbers of all rows."""
+        return cursors.Count(self.cardinality)
+
+    def cursor(self) -> cursors.Cursor:
+        """Returns a cursor over the rows, in order."""
+        return RowLookup(self.rows(), self.indices())
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Unary(Node, abc.ABC):
     """A node with one parent; abstract."""
 
@@ -144,7 +161,7 @@ class Unary(Node, abc.ABC):
 class Passing(Unary, abc.ABC):
     """A node that returns elements of its parent unchanged, maybe not all; abstract."""
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         return self.parent.spec
 
 
@@ -175,7 +192,7 @@ class Selecting(Passing, Indexed, abc.ABC):
             return RowLookup(rows, self.indices())
         return self.select_cursor(self.parent.cursor)
 
-    def example(self) -> Any:
+    def example(self) -> object:
         """Returns an example of the parent."""
         return self.parent.example()
 
@@ -233,29 +250,27 @@ def rewrite(node: Node, change: Callable[[Node], Node | None]) -> Node:
         node: the end of the plan.
         change: returns the replacement of a node, or None to keep it.
     """
-    fields: dict[str, Any] = {}
-    for field in dataclasses.fields(node):
-        value = getattr(node, field.name)
-        if isinstance(value, Node):
-            fields[field.name] = rewrite(value, change)
-        elif isinstance(value, tuple) and value and isinstance(value[0], Node):
-            fields[field.name] = tuple(rewrite(v, change) for v in value)
-    if any(getattr(node, k) is not v for k, v in fields.items()):
-        # A tuple is always rebuilt, so its nodes are compared one by one. A node that
-        # has not changed stays the same object, and keeps the spec that it has found.
-        changed = any(
-            a is not b
-            for k, v in fields.items()
-            for a, b in _pairs(getattr(node, k), v)
-        )
-        node = dataclasses.replace(node, **fields) if changed else node
+    node = change_parents(node, lambda parent: rewrite(parent, change))
     replacement = change(node)
     return node if replacement is None else replacement
 
 
-def _pairs(old: Any, new: Any) -> Any:
-    """Returns the old and new nodes of a field, which holds one or a tuple of them."""
-    return zip(old, new, strict=True) if isinstance(old, tuple) else [(old, new)]
+def change_parents(node: Node, change: Callable[[Node], Node]) -> Node:
+    """Returns a node whose parents `change` has replaced.
+
+    A node whose parents stay is returned itself, with the spec that it has found.
+    """
+    made = {id(parent): change(parent) for parent in node.parents}
+    if all(made[id(parent)] is parent for parent in node.parents):
+        return node
+    fields: dict[str, Node | tuple[Node, ...]] = {}
+    for field in dataclasses.fields(node):
+        value = getattr(node, field.name)
+        if isinstance(value, Node):
+            fields[field.name] = made[id(value)]
+        elif isinstance(value, tuple) and value and isinstance(value[0], Node):
+            fields[field.name] = tuple(made[id(parent)] for parent in value)
+    return dataclasses.replace(node, **fields)
 
 
 def shortest_cardinality(cardinalities: list[int]) -> int:
@@ -289,13 +304,13 @@ def tells_spec(node: Node) -> bool:
     return not any(n.samples_spec for n in walk(node))
 
 
-def first_element(node: Node) -> Any:
+def first_element(node: Node) -> object:
     """Returns one element, or None if there is none.
 
     Nothing changes by it: no pass over a shuffled dataset is counted, no thread starts.
     """
     plain = rewrite(node, _skip_disturbance)
-    with witnesses.paused():
+    with first_elements.paused():
         cursor = plain.cursor()
         try:
             found = cursor.read(1)
@@ -306,21 +321,24 @@ def first_element(node: Node) -> Any:
 
 def _skip_disturbance(node: Node) -> Node | None:
     """Returns what to read in place of a node when only a sample is wanted."""
-    if isinstance(node, Disturbed):
+    if isinstance(node, ChangedByReading):
         return node.make_sample()
     # An element of the parent looks alike, and needs no buffer and no thread.
     return node.parents[0] if node.keeps_spec else None
 
 
-def zeros(spec: Any) -> Any:
-    """Returns an element of zeros that fits a spec; unknown sizes are 1."""
+def zeros(spec: object, unknown: int = 1) -> object:
+    """Returns an element of zeros that fits a spec.
 
-    def make_leaf(s: Any) -> np.ndarray:
-        # Not 0: a user's function is called with this element to find its result's
-        # spec, and many, such as a maximum, do not work on nothing.
-        shape = [1 if size is None else size for size in s.shape or ()]
-        if s.dtype.kind == "O":
-            return np.full(shape, b"", object)
-        return np.zeros(shape, s.dtype)
-
-    return elements.map_leaves(make_leaf, spec)
+    Args:
+        spec: the spec.
+        unknown: the size of an axis whose size the spec leaves open. Not 0 where a
+            user's function is called with the element to find its result's spec:
+            many, such as a maximum, do not work on nothing.
+    """
+    return elements.map_leaves(
+        lambda s: elements.blank(
+            [unknown if size is None else size for size in s.shape or ()], s.dtype
+        ),
+        spec,
+    )

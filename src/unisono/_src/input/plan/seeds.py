@@ -63,6 +63,44 @@ class Order:
 
 
 @final
+class RandomPass:
+    """One pass in a random order; it begins when its seed is first needed.
+
+    Attributes:
+        seed: the seed of the order when the pass began.
+        number: the number of the pass; None before it begins.
+    """
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self.seed = 0
+        self.number: int | None = None
+
+    def begin(self) -> tuple[int, int]:
+        """Returns the seed and the number of the pass; the first call takes them."""
+        if self.number is None:
+            self.seed, self.number = self._order.seed, self._order.begin()
+        return self.seed, self.number
+
+    def get_state(self) -> dict[str, int]:
+        """Returns the seed, the number, and how many passes have begun.
+
+        To ask for it begins the pass, since a position holds its seed and number.
+        """
+        seed, number = self.begin()
+        return {"seed": seed, "pass": number, "passes": self._order.passes}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continues the pass of another run.
+
+        The dataset goes on counting, so that its next pass has the order that the
+        program which saved the position would have given it.
+        """
+        self.seed, self.number = state["seed"], state["pass"]
+        self._order.resume(state["seed"], state["passes"])
+
+
+@final
 class Orders:
     """The orders in several plans, of which only some are read at a time.
 

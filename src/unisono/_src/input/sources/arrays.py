@@ -13,7 +13,7 @@ import numpy as np
 
 from unisono._src.execution import specs
 from unisono._src.foundation import errors, nest
-from unisono._src.input.plan import cursors, elements, nodes, witnesses
+from unisono._src.input.plan import cursors, elements, first_elements, nodes
 
 # At most this many threads help to copy the rows of a batch.
 _MOST_HELPERS = 3
@@ -30,22 +30,22 @@ class Table(nodes.Rows):
     The rows are read-only, so that no one can change the arrays through them.
     """
 
-    def __init__(self, arrays: Any) -> None:
+    def __init__(self, arrays: object) -> None:
         self._arrays = elements.map_leaves(elements.freeze, arrays)
         # The array itself, if there is only one without a structure around it.
         self.only = self._arrays if type(self._arrays) is np.ndarray else None
 
-    def element_at(self, index: int) -> Any:
+    def element_at(self, index: int) -> object:
         """Returns one element: a row of each array."""
         return elements.map_leaves(lambda x: x[index], self._arrays)
 
-    def take(self, indices: np.ndarray, allocate: nodes.Allocate) -> Any:
+    def take(self, indices: np.ndarray, allocate: nodes.Allocate) -> object:
         """Returns rows as a batch in new arrays; the indices must be valid."""
         return elements.map_leaves(
             lambda x: _gather_rows(x, indices, allocate), self._arrays
         )
 
-    def slice(self, start: int, stop: int) -> Any:
+    def slice(self, start: int, stop: int) -> object:
         """Returns views of consecutive rows."""
         return elements.map_leaves(lambda x: x[start:stop], self._arrays)
 
@@ -79,15 +79,11 @@ def _gather_rows(
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Tensors(nodes.Indexed):
+class Tensors(nodes.RowSource):
     """A source of one element."""
 
     element: Any
     cardinality = 1
-
-    def cursor(self) -> cursors.Cursor:
-        """Returns a cursor over the one element."""
-        return nodes.RowLookup(self.rows(), self.indices())
 
     def rows(self) -> Table:
         """Returns the element as a table of one row."""
@@ -95,24 +91,20 @@ class Tensors(nodes.Indexed):
             elements.map_leaves(lambda x: elements.as_array(x)[None], self.element)
         )
 
-    def indices(self) -> cursors.Cursor:
-        """Returns a cursor over the number of the one row."""
-        return cursors.Count(1)
-
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         return elements.spec_of(self.element)
 
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Slices(nodes.Indexed):
+class Slices(nodes.RowSource):
     """A source whose elements are the rows of arrays."""
 
     arrays: Any
     size: int
 
     @classmethod
-    def of(cls, tensors: Any) -> Slices:
+    def of(cls, tensors: object) -> Slices:
         """Returns the source for arrays that a user gave, after checking them.
 
         Raises:
@@ -138,25 +130,17 @@ class Slices(nodes.Indexed):
             )
         return cls(arrays, next(iter(found)))
 
-    def cursor(self) -> cursors.Cursor:
-        """Returns a cursor over the rows, in order."""
-        return nodes.RowLookup(self.rows(), self.indices())
-
     def rows(self) -> Table:
         """Returns the arrays as a table."""
         return Table(self.arrays)
-
-    def indices(self) -> cursors.Cursor:
-        """Returns a cursor over the numbers of all rows."""
-        return cursors.Count(self.size)
 
     @property
     def cardinality(self) -> int:
         """Returns the number of rows."""
         return self.size
 
-    def _spec(self) -> Any:
-        return elements.map_leaves(
+    def _spec(self) -> elements.Spec:
+        return elements.map_specs(
             lambda x: specs.TensorSpec(x.shape[1:], x.dtype), self.arrays
         )
 
@@ -174,7 +158,7 @@ class _Steps:
         # on at the other end.
         self._is_far = abs(start) + abs(step) * 2**40 > 2**62
 
-    def element_at(self, index: int) -> Any:
+    def element_at(self, index: int) -> object:
         number = self._start + index * self._step
         try:
             return self._dtype.type(number)
@@ -183,13 +167,13 @@ class _Steps:
             # A smaller type takes the lowest bits, as in `take` and in TensorFlow.
             return np.int64(number).astype(self._dtype)
 
-    def take(self, indices: np.ndarray, allocate: nodes.Allocate = np.empty) -> Any:
+    def take(self, indices: np.ndarray, allocate: nodes.Allocate = np.empty) -> object:
         if self._is_far and indices.size:
             for index in (indices.min(), indices.max()):
                 _check_fits(self._start + int(index) * self._step)
         return (self._start + indices * self._step).astype(self._dtype)
 
-    def slice(self, start: int, stop: int) -> Any:
+    def slice(self, start: int, stop: int) -> object:
         return self.take(np.arange(start, stop))
 
 
@@ -235,7 +219,7 @@ class Range(nodes.Indexed):
             return nodes.INFINITE
         return len(range(self.start, self.stop, self.step))
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         return specs.TensorSpec((), self.dtype)
 
     def __str__(self) -> str:
@@ -258,7 +242,7 @@ class Listed(nodes.Node):
         """Returns the length of the tuple."""
         return len(self.items)
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         return elements.spec_of(self.items[0])
 
 
@@ -274,7 +258,7 @@ class Generated(nodes.Node):
     """
 
     make: Callable[[], Iterable[Any]]
-    signature: Any = None
+    signature: elements.Spec = None
     size: int = nodes.UNKNOWN
     # Elements are copied, because a generator may fill one array again and again.
     makes_new = True
@@ -287,7 +271,7 @@ class Generated(nodes.Node):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that calls the generator again."""
-        return witnesses.watch(self, cursors.Iterated(self._elements))
+        return first_elements.watch(self, cursors.Iterated(self._elements))
 
     def _elements(self) -> Iterator[Any]:
         if self.signature is None:
@@ -306,11 +290,11 @@ class Generated(nodes.Node):
         """Returns `size`: unknown unless it was given."""
         return self.size
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         return first_spec(self) if self.signature is None else self.signature
 
 
-def first_spec(node: nodes.Node) -> Any:
+def first_spec(node: nodes.Node) -> elements.Spec:
     """Returns the spec of the first element.
 
     Raises:
@@ -325,7 +309,7 @@ def first_spec(node: nodes.Node) -> Any:
     return elements.spec_of(element)
 
 
-def conform(element: Any, signature: Any) -> Any:
+def conform(element: Any, signature: Any) -> object:
     """Returns an element that a generator yielded, converted to its declared types.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Sources that read files: lines of text, TFRecords, records of fixed length."""
+"""Files of text lines, TFRecords and records of fixed length: reading and writing."""
 
 from __future__ import annotations
 
@@ -7,15 +7,46 @@ import dataclasses
 import gzip
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO, final
 
 import numpy as np
 
 from unisono._src.execution import specs
 from unisono._src.foundation import errors, printable
-from unisono._src.input.plan import cursors, nodes
-from unisono._src.input.sources import crc32c
+from unisono._src.foundation.public_names import publish
+from unisono._src.input.plan import cursors, elements, nodes
+
+
+def masked_checksums(records: Iterable[bytes]) -> np.ndarray:
+    """Returns the checksum of each record as TFRecord files store it.
+
+    A TFRecord file holds the checksum rotated by 15 bits and with a constant added, so
+    that a checksum over data which itself contains checksums stays meaningful.
+
+    >>> [hex(c) for c in masked_checksums([b"123456789", b""])]
+    ['0xc78ab0e5', '0xa282ead8']
+    """
+    import google_crc32c
+
+    checksums = np.fromiter(map(google_crc32c.value, records), np.uint32)
+    rotated = (checksums >> np.uint32(15)) | (checksums << np.uint32(17))
+    return rotated + np.uint32(0xA282EAD8)
+
+
+def checksum(*parts: bytes | np.ndarray) -> int:
+    """Returns the checksum of some bytes, given in parts; arrays count as their bytes.
+
+    >>> hex(checksum(b"12345", b"6789"))
+    '0xe3069283'
+    """
+    import google_crc32c
+
+    found: int = google_crc32c.value(parts[0])
+    for part in parts[1:]:
+        found = google_crc32c.extend(found, part)
+    return found
+
 
 # Bytes to read from a file at a time.
 _CHUNK = 1 << 20
@@ -377,7 +408,7 @@ class _TFRecords(Reader):
                 are returned first, and the wrong one raises at the next call.
         """
         told = np.frombuffer(b"".join(h[8:12] for h in headers), "<u4")
-        wrong = crc32c.masked_checksums(guarded) != told
+        wrong = masked_checksums(guarded) != told
         if not wrong.any():
             return len(wrong)
         number = int(np.argmax(wrong))
@@ -456,7 +487,7 @@ class Files(nodes.Node):
         """Returns a cursor over the records, file after file."""
         return _READERS[self.kind](self)
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         return specs.TensorSpec((), object)
 
     def __str__(self) -> str:
@@ -470,7 +501,7 @@ def path_of(name: Any) -> str:
     return os.fsdecode(name)
 
 
-def check_compression(kind: Any) -> str | None:
+def check_compression(kind: object) -> str | None:
     """Returns the compression type, or None for no compression.
 
     Raises:
@@ -481,3 +512,121 @@ def check_compression(kind: Any) -> str | None:
             f"Invalid compression_type {kind!r}: expected None, '', 'GZIP' or 'ZLIB'."
         )
     return kind or None
+
+
+@final
+class _Deflated:
+    """A file to write to whose content zlib compresses."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._deflate = file, zlib.compressobj()
+
+    def write(self, data: bytes) -> None:
+        self._file.write(self._deflate.compress(data))
+
+    def flush(self) -> None:
+        self._file.write(self._deflate.flush(zlib.Z_SYNC_FLUSH))
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.write(self._deflate.flush())
+        self._file.close()
+
+
+class TFRecordWriter:
+    """Writes records to a TFRecord file; a context manager that closes the file.
+
+    Args:
+        path: the file; an existing one is replaced.
+        options: the compression: None, "", "GZIP" or "ZLIB".
+
+    Raises:
+        ValueError: `options` is another compression.
+
+    >>> import os, tempfile, unisono
+    >>> path = os.path.join(tempfile.mkdtemp(), "records")
+    >>> with unisono.io.TFRecordWriter(path) as writer:
+    ...     writer.write(b"first")
+    ...     writer.write(b"second")
+    >>> [record.numpy() for record in unisono.data.TFRecordDataset(path)]
+    [b'first', b'second']
+    """
+
+    def __init__(
+        self,
+        path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
+        options: str | None = None,
+    ) -> None:
+        kind = check_compression(options)
+        raw = open(path_of(path), "wb")  # noqa: SIM115
+        self._raw = raw
+        self._file: Any = raw
+        if kind == "GZIP":
+            self._file = gzip.GzipFile(fileobj=raw, mode="wb")
+        elif kind == "ZLIB":
+            self._file = _Deflated(raw)
+
+    def write(self, record: bytes) -> None:
+        """Appends one record.
+
+        Args:
+            record: the bytes of the record.
+
+        Raises:
+            TypeError: `record` is not bytes.
+
+        >>> import os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "records")
+        >>> with TFRecordWriter(path) as writer:
+        ...     writer.write(b"abc")
+        >>> os.path.getsize(path)  # The length, the data and two checksums.
+        19
+        """
+        if not isinstance(record, (bytes, bytearray, memoryview)):
+            raise TypeError(
+                f"A record must be bytes, received {type(record).__name__}. "
+                "Encode it first."
+            )
+        record = bytes(record)
+        length = len(record).to_bytes(8, "little")
+        guards = masked_checksums([length, record])
+        first, second = (np.uint32(g).tobytes() for g in guards)
+        self._file.write(b"".join((length, first, record, second)))
+
+    def flush(self) -> None:
+        """Hands everything that was written to the operating system.
+
+        >>> import os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "records")
+        >>> writer = TFRecordWriter(path)
+        >>> writer.write(b"abc")
+        >>> writer.flush()
+        >>> os.path.getsize(path)
+        19
+        >>> writer.close()
+        """
+        self._file.flush()
+
+    def close(self) -> None:
+        """Completes and closes the file; nothing can be written afterwards.
+
+        >>> import os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "records")
+        >>> writer = TFRecordWriter(path, "GZIP")
+        >>> writer.write(b"abc" * 1000)
+        >>> writer.close()
+        >>> os.path.getsize(path) < 200
+        True
+        """
+        # `GzipFile` writes its end when it closes, and leaves the file below open.
+        self._file.close()
+        self._raw.close()
+
+    def __enter__(self) -> TFRecordWriter:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+publish("unisono.io", TFRecordWriter)

@@ -12,9 +12,9 @@ from unisono._src.execution import specs
 from unisono._src.input.plan import (
     cursors,
     elements,
+    first_elements,
     loader_structures,
     nodes,
-    witnesses,
 )
 from unisono._src.input.sources import arrays
 
@@ -45,7 +45,7 @@ class Elements(Iterator[Any]):
         # The exception of the last call, as text; None if it gave an element.
         self._failure: str | None = None
 
-    def __next__(self) -> Any:
+    def __next__(self) -> object:
         failure, self._failure = self._failure, None
         try:
             element = next(self._iterator)
@@ -111,7 +111,7 @@ class Once:
             )
         return Elements(iterator, self._convert)
 
-    def _convert(self, element: Any) -> Any:
+    def _convert(self, element: object) -> object:
         found = elements.convert(loader_structures.to_structure(element))
         found = elements.map_leaves(elements.copy_array, found)
         if not self._first:
@@ -123,7 +123,7 @@ class Once:
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class OneShot(nodes.Node, nodes.Disturbed):
+class OneShot(nodes.Node, nodes.ChangedByReading):
     """A source of the elements of an iterator, which can be read once."""
 
     make: Once
@@ -133,7 +133,7 @@ class OneShot(nodes.Node, nodes.Disturbed):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor over the iterator."""
-        return witnesses.watch(self, cursors.Iterated(self.make))
+        return first_elements.watch(self, cursors.Iterated(self.make))
 
     def make_sample(self) -> nodes.Node:
         """Returns a source of the first element, which stays in the iterator."""
@@ -143,7 +143,7 @@ class OneShot(nodes.Node, nodes.Disturbed):
         ]
         return arrays.Listed(tuple(first))
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         return relax_batch_size(arrays.first_spec(self))
 
 
@@ -168,7 +168,7 @@ class Numbered:
             return iter(self._source)
         return map(self._element_at, range(total))
 
-    def _element_at(self, index: int) -> Any:
+    def _element_at(self, index: int) -> object:
         try:
             return self._source[index]
         except StopIteration as e:
@@ -189,7 +189,7 @@ class Loader(nodes.Node, abc.ABC):
     # Elements are copied, because a loader may fill one array again and again.
     makes_new = True
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         element = nodes.first_element(self)
         if element is None:
             raise ValueError(
@@ -220,7 +220,7 @@ class Repeatable(Loader, abc.ABC):
         """Whether the loader always gives as many elements as its length says."""
 
     @abc.abstractmethod
-    def _convert(self, element: Any) -> Any:
+    def _convert(self, element: object) -> object:
         """Returns an element as arrays that no one else will change."""
 
     @property
@@ -236,12 +236,12 @@ class Plain(Repeatable):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that starts from the beginning."""
-        return witnesses.watch(self, cursors.Iterated(self.iterate))
+        return first_elements.watch(self, cursors.Iterated(self.iterate))
 
     def _is_exact(self) -> bool:
         return False
 
-    def _convert(self, element: Any) -> Any:
+    def _convert(self, element: object) -> object:
         found = elements.convert(loader_structures.to_structure(element))
         return elements.map_leaves(elements.copy_array, found)
 
@@ -254,12 +254,12 @@ def length(source: Any) -> int:
         return nodes.UNKNOWN
 
 
-def relax_batch_size(spec: Any) -> Any:
+def relax_batch_size(spec: object) -> elements.Spec:
     """Returns a spec in which the number of examples may vary.
 
     No loader promises that all its batches have the same size.
     """
-    return elements.map_leaves(
+    return elements.map_specs(
         lambda s: specs.TensorSpec(
             (None, *s.shape[1:]) if s.shape.rank else s.shape, s.dtype
         ),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,11 +15,12 @@ from unisono._src.input.stages import mapping
 
 __all__ = ["integer"]
 
+_Checked = TypeVar("_Checked")
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 Paths = Path | Sequence[Path] | np.ndarray
 
 
-def positive_integer(value: Any, what: str) -> int:
+def positive_integer(value: object, what: str) -> int:
     """Returns a whole number that is at least 1.
 
     Raises:
@@ -34,7 +34,7 @@ def positive_integer(value: Any, what: str) -> int:
     return number
 
 
-def nonnegative_integer(value: Any, what: str) -> int:
+def nonnegative_integer(value: object, what: str) -> int:
     """Returns a whole number that is at least 0; 0 for None.
 
     Raises:
@@ -48,18 +48,20 @@ def nonnegative_integer(value: Any, what: str) -> int:
     return number
 
 
-def integers(values: Any, what: str) -> list[int]:
+def integers(values: object, what: str) -> list[int]:
     """Returns a list of whole numbers.
 
     Raises:
         TypeError: it is no list of whole numbers.
     """
-    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+    # An array without axes has an `__iter__` that raises.
+    is_one = isinstance(values, (str, bytes)) or getattr(values, "ndim", 1) == 0
+    if is_one or not isinstance(values, Iterable):
         raise TypeError(f"{what} must be a list of whole numbers, received {values!r}.")
     return [integer(value, f"Each of {what}") for value in values]
 
 
-def flag(value: Any, what: str) -> bool:
+def flag(value: object, what: str) -> bool:
     """Returns True or False.
 
     Raises:
@@ -70,12 +72,12 @@ def flag(value: Any, what: str) -> bool:
     return bool(value)
 
 
-def seed(value: Any, what: str = "seed") -> int | None:
+def seed(value: object, what: str) -> int | None:
     """Returns a seed as an `int`, or None."""
     return None if value is None else integer(value, what)
 
 
-def parallel(count: Any, what: str) -> int | None:
+def parallel(count: object, what: str) -> int | None:
     """Returns a number of parallel calls, `AUTOTUNE` or None.
 
     Raises:
@@ -95,7 +97,7 @@ def parallel(count: Any, what: str) -> int | None:
 _MOST_OPEN = 1 << 24
 
 
-def cycle(count: Any, what: str) -> int | None:
+def cycle(count: object, what: str) -> int | None:
     """Returns how many datasets are open at a time, `AUTOTUNE` or None.
 
     Raises:
@@ -109,7 +111,7 @@ def cycle(count: Any, what: str) -> int | None:
     return number
 
 
-def function(fn: Any, what: str) -> Callable[..., Any]:
+def function(fn: object, what: str) -> Callable[..., Any]:
     """Returns a function.
 
     Raises:
@@ -117,11 +119,10 @@ def function(fn: Any, what: str) -> Callable[..., Any]:
     """
     if not callable(fn):
         raise TypeError(f"`{what}` must be a function, received {type(fn).__name__}.")
-    made: Callable[..., Any] = fn
-    return made
+    return fn
 
 
-def generator(fn: Any, what: str) -> Callable[..., Any]:
+def generator(fn: object, what: str) -> Callable[..., Any]:
     """Returns a function that gives an iterable, perhaps a generator.
 
     Raises:
@@ -132,20 +133,17 @@ def generator(fn: Any, what: str) -> Callable[..., Any]:
             f"`{what}` must be a callable that gives an iterable, received "
             f"{type(fn).__name__}."
         )
-    made: Callable[..., Any] = fn
-    return made
+    return fn
 
 
-def optional(check: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
-    """Returns a check that passes None on, and checks everything else."""
-    return functools.partial(_check_optional, check)
-
-
-def _check_optional(check: Callable[[Any, str], Any], value: Any, what: str) -> Any:
+def optional(
+    check: Callable[[Any, str], _Checked], value: object, what: str
+) -> _Checked | None:
+    """Returns what a check returns for a value; None for None."""
     return None if value is None else check(value, what)
 
 
-def batch_sizes(given: Any, what: str) -> list[int]:
+def batch_sizes(given: object, what: str) -> list[int]:
     """Returns the sizes of batches, which take turns; often there is only one.
 
     Raises:
@@ -187,7 +185,7 @@ def number_type(given: Any, what: str) -> np.dtype:
 _MOST_NAME_BYTES = 255
 
 
-def path(given: Any, what: str) -> str:
+def path(given: object, what: str) -> str:
     """Returns a path as text.
 
     Raises:
@@ -215,7 +213,7 @@ def check_name_lengths(text: str, what: str, ending: str = "") -> None:
             )
 
 
-def compression(given: Any, what: str) -> str | None:
+def compression(given: object, what: str) -> str | None:
     """Returns the name of a compression, or None; whether it is known is not checked.
 
     Raises:
@@ -226,7 +224,7 @@ def compression(given: Any, what: str) -> str | None:
     return given
 
 
-def plan(dataset: Any, what: str) -> nodes.Node:
+def plan(dataset: object, what: str) -> nodes.Node:
     """Returns the plan of a dataset.
 
     Raises:
@@ -238,7 +236,7 @@ def plan(dataset: Any, what: str) -> nodes.Node:
     return node
 
 
-def plans(datasets: Any, what: str) -> list[nodes.Node]:
+def plans(datasets: object, what: str) -> list[nodes.Node]:
     """Returns the plans of a list of datasets.
 
     Raises:
@@ -279,7 +277,7 @@ def parts(like: Any, given: Any, what: str, wanted: str) -> list[Any]:
     return list(given)
 
 
-def shape(given: Any, what: str) -> tuple[int | None, ...] | None:
+def shape(given: object, what: str) -> tuple[int | None, ...] | None:
     """Returns a shape whose sizes may be None; None stands for any rank.
 
     A single number is a shape of one axis, and a size of -1 means None.
@@ -304,7 +302,9 @@ def shape(given: Any, what: str) -> tuple[int | None, ...] | None:
     return tuple(None if size == -1 else size for size in made)
 
 
-def shares(given: Any, what: str, thing: str, count: int | None = None) -> np.ndarray:
+def shares(
+    given: object, what: str, thing: str, count: int | None = None
+) -> np.ndarray:
     """Returns one finite number >= 0 for each of several things, in float64.
 
     Args:
@@ -338,7 +338,7 @@ def shares(given: Any, what: str, thing: str, count: int | None = None) -> np.nd
     return found
 
 
-def paths(given: Any, what: str) -> tuple[str, ...]:
+def paths(given: object, what: str) -> tuple[str, ...]:
     """Returns one or several paths, also nested ones, as a flat tuple.
 
     Raises:
@@ -358,13 +358,13 @@ def paths(given: Any, what: str) -> tuple[str, ...]:
     return tuple(name for part in given for name in paths(part, what))
 
 
-def call_generator(make: Callable[[], Any]) -> Any:
+def call_generator(make: Callable[[], Any]) -> Iterable[Any]:
     """Calls a generator function and returns its result, which can be iterated.
 
     Raises:
         InvalidArgumentError: the result cannot be iterated.
     """
-    made = make()
+    made: Iterable[Any] = make()
     if not hasattr(made, "__iter__") and not hasattr(made, "__getitem__"):
         raise errors.InvalidArgumentError(
             "The `generator` of from_generator must yield elements or return an "

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
 
 from unisono._src.execution import specs
-from unisono._src.foundation import errors
+from unisono._src.foundation import errors, nest
+from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.input.plan import cursors, elements, host_buffers, nodes
+from unisono._src.input.stages import argument_checks
 from unisono._src.input.stages.selecting import Make
+
+# A shape whose sizes may be None.
+_Shape = TensorShape | tuple[int | None, ...]
 
 
 class _Batches(cursors.OfSource, abc.ABC):
@@ -25,7 +30,7 @@ class _Batches(cursors.OfSource, abc.ABC):
         self._buffers = host_buffers.Buffers()
 
     @abc.abstractmethod
-    def _make(self, block: Any) -> Any:
+    def _make(self, block: Sequence[Any]) -> object:
         """Returns the batch of some elements."""
 
     def read(self, count: int) -> list[Any]:
@@ -60,7 +65,7 @@ class _Batches(cursors.OfSource, abc.ABC):
 class _Stacked(_Batches):
     """Stacks elements into batches."""
 
-    def _make(self, block: Any) -> Any:
+    def _make(self, block: Sequence[Any]) -> object:
         return elements.stack(block, self._buffers.allocate)
 
 
@@ -77,7 +82,7 @@ class _Gathered(_Batches):
         # Only `arrays.Table` has it.
         self._only = getattr(rows, "only", None)
 
-    def _make(self, block: Any) -> Any:
+    def _make(self, block: Sequence[Any]) -> object:
         if isinstance(block, range) and block.step == 1:
             # Neighbouring rows are a view; nothing is copied.
             if self._only is not None:
@@ -86,9 +91,9 @@ class _Gathered(_Batches):
         return self._rows.take(np.asarray(block, np.intp), self._buffers.allocate)
 
 
-def batched_spec(spec: Any, size: int | None) -> Any:
+def batched_spec(spec: object, size: int | None) -> elements.Spec:
     """Returns the spec of a batch of elements; a size of None is not fixed."""
-    return elements.map_leaves(
+    return elements.map_specs(
         lambda s: specs.TensorSpec(
             None if s.shape.rank is None else (size, *s.shape), s.dtype
         ),
@@ -132,7 +137,7 @@ class Batch(Batching):
             return _Gathered(rows, parent.indices(), self.size, self.drop)
         return _Stacked(parent.cursor(), self.size, self.drop)
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         return batched_spec(self.parent.spec, self.size if self.drop else None)
 
     def __str__(self) -> str:
@@ -147,7 +152,7 @@ class _Padded(_Batches):
         super().__init__(source, node.size, node.drop)
         self._node = node
 
-    def _make(self, block: Any) -> Any:
+    def _make(self, block: Sequence[Any]) -> object:
         columns = [list(elements.leaves(e)) for e in block]
         shapes = list(elements.leaves(self._node.shapes))
         values = list(elements.leaves(self._node.values))
@@ -158,7 +163,7 @@ class _Padded(_Batches):
         return elements.map_leaves(lambda _: next(padded), block[0])
 
 
-def _pad(column: Sequence[Any], wanted: Any, value: Any) -> np.ndarray:
+def _pad(column: Sequence[Any], wanted: TensorShape, value: object) -> np.ndarray:
     """Returns arrays padded with a value to one shape, and stacked.
 
     Args:
@@ -188,7 +193,7 @@ def _pad(column: Sequence[Any], wanted: Any, value: Any) -> np.ndarray:
     return out
 
 
-def _too_large_error(arrays: Sequence[np.ndarray], wanted: Any) -> Exception:
+def _too_large_error(arrays: Sequence[np.ndarray], wanted: TensorShape) -> Exception:
     """Returns the error for an element that does not fit into its padded shape."""
     worst = max((a.shape for a in arrays), key=lambda s: s)
     return errors.DataLossError(
@@ -214,7 +219,7 @@ class PaddedBatch(Batching):
         """Returns a cursor that reads batch after batch."""
         return _Padded(self.parent.cursor(), self)
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         return batched_spec(self.shapes, self.size if self.drop else None)
 
     def __str__(self) -> str:
@@ -223,7 +228,7 @@ class PaddedBatch(Batching):
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Opaque(nodes.Keeping):
+class HiddenBatchSize(nodes.Keeping):
     """The same elements, with a hidden batch size; a parallel batch in TensorFlow."""
 
     def select_cursor(self, make: Make) -> cursors.Cursor:
@@ -240,14 +245,14 @@ _EVERY = 16
 
 
 @final
-class Stream(cursors.Cursor):
+class Stream(cursors.OfSource):
     """Reads batches as one stream of rows, in pieces of any size.
 
     The position is a batch and a row in it, so it does not depend on the sizes.
     """
 
     def __init__(self, source: cursors.Cursor) -> None:
-        self._source = source
+        super().__init__(source)
         self._trail = cursors.Trail(source, _EVERY)
         self._batch: Any = None
         self._row = self._rows = 0
@@ -262,7 +267,7 @@ class Stream(cursors.Cursor):
             self._row = stop
         return found
 
-    def take(self, count: int) -> Any:
+    def take(self, count: int) -> object:
         """Returns the next `count` rows as a batch; fewer at the end, None after it."""
         parts: list[Any] = []
         missing = count
@@ -306,16 +311,12 @@ class Stream(cursors.Cursor):
         if state["row"] and self._has_rows():
             self._row = state["row"]
 
-    def close(self) -> None:
-        """Closes the source."""
-        self._source.close()
 
-
-def _row(batch: Any, row: int) -> Any:
+def _row(batch: object, row: int) -> object:
     return elements.map_leaves(lambda x: x[row], batch)
 
 
-def check_rows(spec: Any, what: str) -> None:
+def check_rows(spec: object, what: str) -> None:
     """Raises `ValueError` if a component of the elements has no rows."""
     for path, part in elements.paths(spec):
         if part.shape == ():
@@ -334,11 +335,10 @@ class Unbatch(nodes.Unary):
         """Returns a cursor that reads row after row."""
         return Stream(self.parent.cursor())
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         check_rows(self.parent.spec, "unbatch")
-        return elements.map_leaves(
-            lambda s: specs.TensorSpec(s.shape[1:], s.dtype),
-            self.parent.spec,
+        return elements.map_specs(
+            lambda s: specs.TensorSpec(s.shape[1:], s.dtype), self.parent.spec
         )
 
     @property
@@ -399,7 +399,7 @@ class Rebatch(nodes.Unary):
         """Returns a cursor that reads batch after batch."""
         return _Rebatched(self.parent.cursor(), self.sizes, self.drop)
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         check_rows(self.parent.spec, "rebatch")
         size = self.sizes[0] if len(set(self.sizes)) == 1 else None
         leaves = elements.leaves(self.parent.spec)
@@ -407,11 +407,122 @@ class Rebatch(nodes.Unary):
         fixed = self.drop or all(
             n is not None and size and n % size == 0 for n in given
         )
-        inner = elements.map_leaves(
-            lambda s: specs.TensorSpec(s.shape[1:], s.dtype),
-            self.parent.spec,
+        inner = elements.map_specs(
+            lambda s: specs.TensorSpec(s.shape[1:], s.dtype), self.parent.spec
         )
         return batched_spec(inner, size if fixed else None)
 
     def __str__(self) -> str:
         return f"Rebatch({', '.join(map(str, self.sizes))})"
+
+
+def _loosen(shape: TensorShape, certain: bool) -> TensorShape | tuple[None, ...]:
+    """Returns a shape; without its sizes if it is only that of the first element."""
+    return shape if certain or shape.rank is None else (None,) * len(shape)
+
+
+def find_padding(
+    spec: object, shapes: object, values: object, certain: bool = True
+) -> tuple[Any, Any]:
+    """Returns the padded shape and the value of every component.
+
+    Args:
+        spec: the spec of an element.
+        shapes: the shapes that the user gave, or None.
+        values: the values that the user gave, or None.
+        certain: whether all elements fit `spec`, not only the first.
+
+    Raises:
+        ValueError: a shape is not known, or does not fit its component.
+        TypeError: a value cannot be of the type of its component.
+    """
+    found = list(elements.leaves(spec))
+    wanted: list[_Shape | None]
+    if shapes is None:
+        wanted = [_loosen(s.shape, certain) for s in found]
+    else:
+        wanted = [*_flat_shapes(spec, shapes)]
+    for s, shape in zip(found, wanted, strict=True):
+        if s.shape.rank is None or shape is None:
+            raise ValueError(
+                "You must provide `padded_shapes` argument because component of "
+                f"unknown rank: {s}."
+            )
+        if len(shape) != len(s.shape) or (certain and _is_too_small(shape, s.shape)):
+            raise ValueError(
+                f"The padded shape {tuple(shape)} is not compatible with the shape "
+                f"{s.shape} of the corresponding input component."
+            )
+    given = _flat_values(spec, values)
+    made = iter(
+        specs.TensorSpec(shape, s.dtype) for s, shape in zip(found, wanted, strict=True)
+    )
+    filler = iter(given)
+    return (
+        elements.map_leaves(lambda _: next(made), spec),
+        elements.map_leaves(lambda _: next(filler), spec),
+    )
+
+
+def _is_too_small(padded: _Shape, shape: TensorShape) -> bool:
+    """Whether an element surely does not fit into a padded shape."""
+    pairs = zip(padded, shape, strict=True)
+    return any(p is not None and n is not None and p < n for p, n in pairs)
+
+
+def _flat_shapes(spec: object, shapes: object) -> list[tuple[int | None, ...] | None]:
+    """Returns the shapes in the order of the components; a shape is itself a tuple."""
+    if not elements.is_structure(spec):
+        return [argument_checks.shape(shapes, "padded_shapes")]
+    found = argument_checks.parts(spec, shapes, "padded_shapes", "an element")
+    pairs = zip(nest.children(spec), found, strict=True)
+    return [shape for s, p in pairs for shape in _flat_shapes(s, p)]
+
+
+def _spread_values(spec: Any, values: Any) -> list[Any]:
+    """Returns the value for every component; one value stands for all below it."""
+    if not elements.is_structure(spec):
+        return [values]
+    if not elements.is_structure(values):
+        parts = [values] * len(spec)
+    elif isinstance(spec, Mapping) and isinstance(values, Mapping):
+        if values.keys() != spec.keys():
+            raise ValueError(
+                f"padding_values has the components {sorted(values)}, and elements "
+                f"have {sorted(spec)}."
+            )
+        parts = nest.children(values)
+    elif (
+        isinstance(spec, Mapping)
+        or isinstance(values, Mapping)
+        or len(values) != len(spec)
+    ):
+        raise ValueError(
+            f"padding_values must have the structure of an element, {spec}, or be one "
+            f"value, received {values!r}."
+        )
+    else:
+        parts = list(values)
+    pairs = zip(nest.children(spec), parts, strict=True)
+    return [value for s, v in pairs for value in _spread_values(s, v)]
+
+
+def _flat_values(structure: object, values: object) -> list[Any]:
+    """Returns the value for every component, in its type; zero or empty by default."""
+    flat = _spread_values(structure, values)
+    made = []
+    for spec, value in zip(elements.leaves(structure), flat, strict=True):
+        if value is None:
+            value = b"" if spec.dtype.kind == "O" else np.zeros((), spec.dtype)[()]
+        array = elements.as_array(elements.to_array(value))
+        # Python's numbers have no type of their own, so they
+        # take that of the component.
+        is_python = isinstance(value, (int, float)) and spec.dtype.kind in "iuf"
+        if array.dtype != spec.dtype and not is_python:
+            raise TypeError(
+                f"Value to be padded with ({value!r}) does not match the type of its "
+                f"component, {spec.dtype}."
+            )
+        is_text = spec.dtype.kind == "O"
+        made.append(array[()] if is_text else np.asarray(value, spec.dtype))
+    return made

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 import enum
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, final
 
 from unisono._src.foundation.public_names import publish
+from unisono._src.input.plan import cursors, nodes
+from unisono._src.input.stages.selecting import Make
 
 
 class AutoShardPolicy(enum.IntEnum):
@@ -93,7 +96,7 @@ class _OptionRecord(abc.ABC):  # noqa: B024
             self._given[name] = kind()
         return self._given.get(name, self._defaults.get(name))
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         name = self._aliases.get(name, name)
         kind = self._kind(name)
         if not isinstance(value, kind):
@@ -319,6 +322,43 @@ class Options(_OptionRecord):
         if not isinstance(options, Options):
             raise TypeError(f"Expected an Options object, received {options!r}.")
         return self.merged(options)
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class WithOptions(nodes.Keeping):
+    """The same elements, with options for the whole plan."""
+
+    options: Options
+
+    def select_cursor(self, make: Make) -> cursors.Cursor:
+        """Returns the elements as they are."""
+        return make()
+
+    def __str__(self) -> str:
+        return "Options"
+
+
+def options_of(node: nodes.Node) -> Options:
+    """Returns the options that were set anywhere in a plan, merged; later ones win.
+
+    Of several inputs the last one counts as the latest, as in TensorFlow.
+    """
+    known: dict[int, Options] = {}
+
+    def merge_from(n: nodes.Node) -> Options:
+        # Each node once: a dataset may be the input of several others, and without
+        # this the work would double at each such place.
+        if id(n) not in known:
+            merged = Options()
+            for parent in n.parents:
+                merged = merged.merge(merge_from(parent))
+            if isinstance(n, WithOptions):
+                merged = merged.merge(n.options)
+            known[id(n)] = merged
+        return known[id(n)]
+
+    return merge_from(node)
 
 
 publish("unisono.data", Options, ThreadingOptions)

@@ -8,10 +8,18 @@ After the magic bytes a file has one chunk for each element and one for the end:
     CRC-32C of the contents
 
 The number of the chunk at the end is the number of elements. Nothing is ever pickled.
+
+ArrayRecord and TensorStore could hold the contents of the chunks, but need them in one
+piece of memory each. For batches of 800 kB, ArrayRecord writes 7 and reads 2 times as
+long as this module, TensorStore writes 5 times as long, and small elements take 1.5 and
+3 times as long to write.
 """
 
 from __future__ import annotations
 
+import collections
+import dataclasses
+import functools
 import gzip
 import itertools
 import json
@@ -19,14 +27,95 @@ import math
 import os
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO, NoReturn, final
 
 import numpy as np
 
-from unisono._src.foundation import errors
-from unisono._src.input.plan import cursors, elements, structure_json
-from unisono._src.input.sources import crc32c, files
+from unisono._src.execution import specs
+from unisono._src.foundation import errors, nest, printable
+from unisono._src.input.plan import cursors, elements, nodes
+from unisono._src.input.sources import arrays, files
+
+
+def layout(element: object, leaf: Callable[[Any], Any] = lambda _: None) -> object:
+    """Returns the structure of an element, with `leaf(x)` in place of each leaf.
+
+    >>> layout({"a": 1, "b": (2, 3)})
+    {'dict': [['a', None], ['b', {'tuple': [None, None]}]]}
+    """
+    if element is None:
+        return {"none": True}
+    if not elements.is_structure(element):
+        return leaf(element)
+    # Pairs, not an object: JSON would make text of keys that are numbers.
+    if isinstance(element, Mapping):
+        return {"dict": [[k, layout(v, leaf)] for k, v in element.items()]}
+    parts = [layout(v, leaf) for v in nest.children(element)]
+    if hasattr(element, "_fields"):
+        names = [type(element).__name__, *element._fields]
+        return {"tuple": parts, "names": names}
+    return {"tuple": parts}
+
+
+def fill(made: object, leaf: Callable[[Any], Any]) -> Any:
+    """Returns the structure that `layout` described, with `leaf(x)` for each leaf.
+
+    >>> fill({"dict": [["a", 1], ["b", {"tuple": [2]}]]}, lambda n: n * 10)
+    {'a': 10, 'b': (20,)}
+    """
+    if not isinstance(made, dict) or not made.keys() & {"none", "dict", "tuple"}:
+        return leaf(made)
+    if "none" in made:
+        return None
+    if "dict" in made:
+        like = dict(made["dict"])
+        return nest.rebuild(like, [fill(v, leaf) for v in nest.children(like)])
+    parts = [fill(v, leaf) for v in made["tuple"]]
+    return (
+        _named_tuple_type(*made["names"])(*parts) if "names" in made else tuple(parts)
+    )
+
+
+# Cached, so that equal names give the same type: elements of one dataset must agree.
+@functools.cache
+def _named_tuple_type(name: str, *fields: str) -> type[tuple[Any, ...]]:
+    return collections.namedtuple(name, fields)
+
+
+def spec_to_json(spec: object) -> object:
+    """Returns the specs of an element as JSON data.
+
+    Raises:
+        TypeError: one of them does not describe an array.
+    """
+
+    def convert_leaf(s: object) -> object:
+        if not isinstance(s, specs.TensorSpec):
+            raise TypeError(
+                f"Only arrays can be written, and the dataset has {s}. Make arrays "
+                "of it with map."
+            )
+        shape = s.shape.dims
+        return {
+            "shape": shape,
+            "dtype": "string" if s.dtype.kind == "O" else s.dtype.name,
+        }
+
+    return layout(spec, convert_leaf)
+
+
+def spec_from_json(made: object) -> elements.Spec:
+    """Returns the specs that `from_spec` made JSON data of."""
+    found: elements.Spec = fill(
+        made, lambda s: specs.TensorSpec(s["shape"], _dtype(s["dtype"]))
+    )
+    return found
+
+
+def _dtype(name: str) -> np.dtype:
+    return np.dtype(object if name == "string" else name)
+
 
 _MAGIC = b"unisono-cache-3\n"
 # How files of earlier releases begin, which had no checksums.
@@ -71,10 +160,10 @@ def _describe(array: np.ndarray) -> tuple[list[Any], list[_Piece]]:
     return [kind, shape], [np.ascontiguousarray(array).reshape(-1).view(np.uint8)]
 
 
-def _encode(element: Any) -> list[_Piece]:
+def _encode(element: object) -> list[_Piece]:
     """Returns the contents of a chunk, in pieces."""
     found = [_describe(elements.as_array(x)) for x in elements.leaves(element)]
-    structure = structure_json.layout(element)
+    structure = layout(element)
     head = json.dumps({"structure": structure, "arrays": [d for d, _ in found]})
     made: list[_Piece] = [f"{head}{' ' * _pad(len(head) + 1)}\n".encode()]
     for piece in itertools.chain.from_iterable(pieces for _, pieces in found):
@@ -123,7 +212,7 @@ class _Contents:
         self._at = end + _pad(size)
         return self._contents[start:end]
 
-    def _read_text(self, shape: list[int]) -> Any:
+    def _read_text(self, shape: list[int]) -> object:
         lengths = self._read("<i8", [math.prod(shape)]).tolist()
         if min(lengths, default=0) < 0:
             raise ValueError("it has a text of negative length")
@@ -151,17 +240,17 @@ class ElementWriter:
         self._file.write(_MAGIC)
         self._count = 0
 
-    def write(self, element: Any) -> None:
+    def write(self, element: object) -> None:
         """Appends an element to the file."""
         self._write_chunk(_ELEMENT, _encode(element))
         self._count += 1
 
     def _write_chunk(self, mark: bytes, pieces: list[_Piece]) -> None:
         head = _HEAD.pack(mark, self._count, sum(map(len, pieces)))
-        self._file.write(head + _SUM.pack(crc32c.checksum(head)))
+        self._file.write(head + _SUM.pack(files.checksum(head)))
         for piece in pieces:
             self._file.write(piece)
-        self._file.write(_SUM.pack(crc32c.checksum(*pieces)))
+        self._file.write(_SUM.pack(files.checksum(*pieces)))
 
     def finish(self) -> None:
         """Writes the mark of the end, and closes the file."""
@@ -187,7 +276,7 @@ class ElementReader(cursors.Cursor):
     """
 
     # Of an object whose `__init__` did not end, too.
-    _file: Any = None
+    _file: BinaryIO | None = None
 
     def __init__(
         self,
@@ -202,7 +291,7 @@ class ElementReader(cursors.Cursor):
         self._next = self._at = 0
         self._over = False
 
-    def _open(self) -> Any:
+    def _open(self) -> BinaryIO:
         if self._file is None:
             self._file = files.open_file(self._path, self._compression)
             try:
@@ -249,12 +338,12 @@ class ElementReader(cursors.Cursor):
             f"{error or type(error).__name__}."
         ) from error
 
-    def _read_one(self, file: BinaryIO) -> Any:
+    def _read_one(self, file: BinaryIO) -> object:
         """Returns the next element; at the end of the data, notes that it is over."""
         mark, number, length = self._read_head(file)
         contents = self._read_exactly(file, length)
         (told,) = _SUM.unpack(self._read_exactly(file, _SUM.size).data)
-        if told != crc32c.checksum(contents):
+        if told != files.checksum(contents):
             raise ValueError("its checksum does not match its contents")
         if number != self._next:
             raise ValueError(f"element {number} stands there")
@@ -267,7 +356,7 @@ class ElementReader(cursors.Cursor):
         parts = _Contents(contents)
         arrays = list(parts.arrays())
         each = iter(arrays)
-        element = structure_json.fill(parts.head["structure"], lambda _: next(each))
+        element = fill(parts.head["structure"], lambda _: next(each))
         if len(list(elements.leaves(element))) != len(arrays):
             raise ValueError("its structure and its arrays do not fit")
         # Only with named tuples: the file keeps
@@ -283,7 +372,7 @@ class ElementReader(cursors.Cursor):
         if len(whole) < _HEAD.size + _SUM.size:
             raise EOFError("the file ends within it")
         head, (told,) = whole[: _HEAD.size], _SUM.unpack(whole[_HEAD.size :])
-        if told != crc32c.checksum(head):
+        if told != files.checksum(head):
             raise ValueError("the checksum of its header does not match")
         mark, number, length = _HEAD.unpack(head)
         if mark not in (_ELEMENT, _END):
@@ -338,3 +427,55 @@ class ElementReader(cursors.Cursor):
 
     def __del__(self) -> None:
         self.close()
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class SavedShard(nodes.Node):
+    """The elements of one file of a saved dataset.
+
+    Attributes:
+        path: the file.
+        compression: None or "GZIP".
+        count: how many elements the file has.
+        signature: the spec of an element.
+    """
+
+    path: str
+    compression: str | None
+    count: int
+    signature: elements.Spec
+
+    def cursor(self) -> cursors.Cursor:
+        """Returns a cursor that reads the file.
+
+        Raises:
+            NotFoundError: the file was replaced since the dataset was loaded.
+        """
+        if not os.path.exists(self.path):
+            raise errors.NotFoundError(
+                f"{self.path} is gone: the dataset was saved again since it was "
+                "loaded. Load it again."
+            )
+        return ElementReader(
+            self.path,
+            self.compression,
+            lambda: self.signature,
+            advice="Save the dataset again.",
+        )
+
+    @property
+    def cardinality(self) -> int:
+        """Returns how many elements the file has."""
+        return self.count
+
+    def _spec(self) -> elements.Spec:
+        return self.signature
+
+    def __str__(self) -> str:
+        return f"Saved({printable.escape(str(self.path))})"
+
+
+@final
+class Shards(arrays.Listed):
+    """A dataset of datasets, one for each file."""

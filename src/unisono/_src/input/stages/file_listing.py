@@ -7,26 +7,26 @@ import math
 from typing import Any, final
 
 from unisono._src.input.plan import elements, nodes
-from unisono._src.input.sources import arrays, columnar, files
+from unisono._src.input.sources import arrays, files, grain_sources
 from unisono._src.input.stages import (
     argument_checks,
     batching,
-    cache_memory,
-    carried_options,
+    caching,
+    dataset_options,
+    element_files,
     mixing,
     prefetch,
-    saved_shards,
     selecting,
     shuffling,
 )
 
-FILES = (files.Files, columnar.Parquet, columnar.ArrayRecord)
+FILES = (files.Files, grain_sources.Parquet, grain_sources.ArrayRecord)
 # Stages that leave the order of names as it is.
 _SAME = (
     prefetch.Prefetch,
-    carried_options.WithOptions,
-    batching.Opaque,
-    cache_memory.Cache,
+    dataset_options.WithOptions,
+    batching.HiddenBatchSize,
+    caching.Cache,
 )
 # Longer lists of names are not written out.
 _LONGEST = 100_000
@@ -86,7 +86,7 @@ def find_files(node: nodes.Node) -> FileList:
 def _paths(node: nodes.Node) -> tuple[str, ...]:
     if isinstance(node, FILES):
         return node.files
-    return (node.path,) if isinstance(node, saved_shards.SavedShard) else ()
+    return (node.path,) if isinstance(node, element_files.SavedShard) else ()
 
 
 def sample_plan(node: mixing.Interleave) -> nodes.Node | None:
@@ -112,7 +112,7 @@ def _names_opened_by(node: mixing.Interleave) -> FileNames | None:
 
 def names_of(node: nodes.Node) -> FileNames | None:
     """Returns the file names that are the elements of a plan; None if unknown."""
-    if isinstance(node, (arrays.Slices, arrays.Tensors, saved_shards.Shards)):
+    if isinstance(node, (arrays.Slices, arrays.Tensors, element_files.Shards)):
         return _list_names(node)
     if isinstance(node, mixing.Concatenate):
         return _join([names_of(n) for n in node.inputs])
@@ -130,7 +130,7 @@ def names_of(node: nodes.Node) -> FileNames | None:
 
 def _list_names(node: Any) -> FileNames | None:
     """Returns the names that a source of texts or saved shards holds, if it does."""
-    if isinstance(node, saved_shards.Shards):
+    if isinstance(node, element_files.Shards):
         paths = [
             p for d in node.items for p in _paths(argument_checks.plan(d, "shards"))
         ]

@@ -9,7 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
-from unisono._src.input.plan import cursors, elements, nodes, witnesses
+from unisono._src.input.plan import cursors, elements, first_elements, nodes
 from unisono._src.input.stages import mapping
 
 _log = logging.getLogger("unisono")
@@ -49,7 +49,7 @@ class _Filtered(cursors.Called):
         return found
 
 
-def ask_predicate(predicate: Callable[..., Any], element: Any) -> bool:
+def ask_predicate(predicate: Callable[..., Any], element: object) -> bool:
     """Returns the answer of a predicate about an element.
 
     Raises:
@@ -75,7 +75,7 @@ class Filter(nodes.Passing):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that asks the predicate about each element."""
-        predicate = witnesses.watch_answers(self, self.predicate)
+        predicate = first_elements.watch_answers(self, self.predicate)
         return _Filtered(self.parent.cursor(), predicate)
 
     @property
@@ -124,7 +124,7 @@ class TakeWhile(nodes.Passing):
         return nodes.UNKNOWN
 
 
-def _content(x: Any) -> Any:
+def _content(x: object) -> object:
     """Returns shape and content of an array as a value that can be hashed."""
     array = elements.as_array(x)
     # The bytes of an array of objects, as text is, are only addresses.
@@ -133,7 +133,7 @@ def _content(x: Any) -> Any:
 
 
 @final
-class _UniqueCursor(cursors.Cursor):
+class _UniqueCursor(cursors.OfSource):
     """Passes on each element that was not seen before.
 
     The position is a number of elements of the source, which are read again to know
@@ -141,7 +141,7 @@ class _UniqueCursor(cursors.Cursor):
     """
 
     def __init__(self, source: cursors.Cursor) -> None:
-        self._source = source
+        super().__init__(source)
         self._origin = self._source.get_state()
         self._seen: set[Any] = set()
         self._passed = 0
@@ -170,9 +170,6 @@ class _UniqueCursor(cursors.Cursor):
         # position was saved, or at the end of the source.
         while self._passed < state["passed"] and self.read(1):
             pass
-
-    def close(self) -> None:
-        self._source.close()
 
 
 @final

@@ -1,22 +1,24 @@
-"""`group_by_window`: makes a dataset of each group of elements with the same key."""
+"""Makes datasets of groups of elements: those of one key, or neighbours."""
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
 
+from unisono._src.execution import specs
 from unisono._src.foundation import errors
-from unisono._src.input.plan import cursors, nodes, seeds
-from unisono._src.input.stages import mapping, mixing
+from unisono._src.input.plan import cursors, elements, nodes, seeds
+from unisono._src.input.stages import argument_checks, batching, mapping, mixing
 
 # The number of an element in the source, and the element.
 _Entry = tuple[int, Any]
 
 
-def integer_of(made: Any, what: str) -> int:
+def integer_of(made: object, what: str) -> int:
     """Returns the integer that a user's function returned.
 
     Args:
@@ -55,7 +57,7 @@ class _Grouped(cursors.Cursor):
         self._key = 0
         self._open: list[_Entry] = []
         self._inner: cursors.Cursor | None = None
-        self._begun, self._seed, self._number = 0, 0, -1
+        self._begun, self._pass = 0, seeds.RandomPass(node.order)
 
     def read(self, count: int) -> list[Any]:
         found: list[Any] = []
@@ -98,15 +100,9 @@ class _Grouped(cursors.Cursor):
             self._sizes[key] = size
         return self._sizes[key]
 
-    def _begin_pass(self) -> None:
-        """Takes the seed and the number of this pass, once."""
-        if self._number < 0:
-            order = self._node.order
-            self._seed, self._number = order.seed, order.begin()
-
     def _begin(self, key: int, entries: list[_Entry]) -> None:
         """Opens the dataset that a group becomes."""
-        self._begin_pass()
+        seed, number = self._pass.begin()
         self._key, self._open = key, entries
         # Elements that left in earlier groups are needed by no position any more.
         self._trail.forget_before(
@@ -114,7 +110,7 @@ class _Grouped(cursors.Cursor):
         )
         plan = self._node.make_plan(key, [e for _, e in entries])
         # Each group gets seeds of its own, the same whenever this pass is repeated.
-        plan = seeds.reseed(plan, self._seed, self._number, self._begun)
+        plan = seeds.reseed(plan, seed, number, self._begun)
         self._inner = plan.cursor()
         self._begun += 1
 
@@ -124,11 +120,11 @@ class _Grouped(cursors.Cursor):
         return [index for group in groups for index, _ in group]
 
     def get_state(self) -> dict[str, Any]:
-        self._begin_pass()
         end = self._trail.read_so_far
         groups = [[k, [i for i, _ in entries]] for k, entries in self._groups.items()]
         inner = None if self._inner is None else self._inner.get_state()
         return {
+            **self._pass.get_state(),
             "over": self._over,
             "groups": groups,
             "open": [self._key, [i for i, _ in self._open], inner],
@@ -138,15 +134,11 @@ class _Grouped(cursors.Cursor):
             ),
             # `set_state` begins the open group again, which counts it.
             "begun": self._begun - (inner is not None),
-            "seed": self._seed,
-            "pass": self._number,
-            "passes": self._node.order.passes,
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._begun = state["begun"]
-        self._seed, self._number = state["seed"], state["pass"]
-        self._node.order.resume(self._seed, state["passes"])
+        self._pass.set_state(state)
         self._trail.return_to(state["trail"])
         key, numbers, inner = state["open"]
         wanted = {i for _, group in state["groups"] for i in group} | set(numbers)
@@ -172,7 +164,7 @@ class _Grouped(cursors.Cursor):
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class GroupByWindow(nodes.Unary, nodes.Disturbed):
+class GroupByWindow(nodes.Unary, nodes.ChangedByReading):
     """The elements of the datasets that a function makes of groups.
 
     Attributes:
@@ -188,7 +180,7 @@ class GroupByWindow(nodes.Unary, nodes.Disturbed):
     reduce_fn: Callable[[Any, Any], Any]
     size_fn: Callable[[Any], Any]
     wrap: Callable[[list[Any]], Any]
-    told: Any = None
+    told: elements.Spec = None
     order: seeds.Order = dataclasses.field(default_factory=seeds.draw_order)
     samples_spec = True
     cardinality = nodes.UNKNOWN
@@ -210,7 +202,181 @@ class GroupByWindow(nodes.Unary, nodes.Disturbed):
         made = self.reduce_fn(np.int64(key), self.wrap(group))
         return mixing.plan_of(made, "reduce_func")
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         if self.told is not None:
             return self.told
         return mapping.mapped_spec(lambda e: self.make_plan(0, [e]).spec, self.parent)
+
+
+@final
+class _Windows(cursors.OfSource):
+    """Reads runs of elements, and makes a window of each."""
+
+    def __init__(self, source: cursors.Cursor, node: Window) -> None:
+        super().__init__(source)
+        self._node = node
+        self._trail = cursors.Trail(source, 64)
+        # The elements that were read and belong to the next windows, and the number of
+        # the first of them.
+        self._pending: list[Any] = []
+        self._base = 0
+
+    def read(self, count: int) -> list[Any]:
+        node = self._node
+        found: list[Any] = []
+        # From the first to the last element of a
+        # window, with those that the stride skips.
+        span = (node.size - 1) * node.stride + 1
+        while len(found) < count:
+            missing = span - len(self._pending)
+            if missing > 0:
+                self._pending.extend(self._trail.read(missing))
+            run = self._pending[: span : node.stride]
+            if not run or (node.drop and len(run) < node.size):
+                break
+            found.append(node.wrap(run))
+            self._drop(node.shift)
+        return found
+
+    def _drop(self, shift: int) -> None:
+        """Moves on by `shift` elements, some of which may not have been read yet."""
+        if shift > len(self._pending):
+            self._trail.read(shift - len(self._pending))
+        del self._pending[:shift]
+        self._base += shift
+        self._trail.forget_before(min(self._base, self._trail.read_so_far))
+
+    def get_state(self) -> dict[str, Any]:
+        start = self._trail.read_so_far - len(self._pending)
+        return {"trail": self._trail.position_before(start)}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._pending = []
+        self._trail.return_to(state["trail"])
+        self._base = self._trail.read_so_far
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Window(nodes.Unary):
+    """Nested datasets of neighbouring elements.
+
+    Attributes:
+        size: the number of elements per window.
+        shift: the distance between the beginnings of windows.
+        stride: the distance between the elements of a window.
+        drop: whether windows that are too short are dropped.
+        wrap: makes a window of a list of elements.
+    """
+
+    size: int
+    shift: int
+    stride: int
+    drop: bool
+    wrap: Callable[[list[Any]], Any]
+    samples_spec = True
+
+    def cursor(self) -> cursors.Cursor:
+        """Returns a cursor that reads window after window."""
+        return _Windows(self.parent.cursor(), self)
+
+    def _spec(self) -> elements.Spec:
+        return elements.map_specs(specs.DatasetSpec, self.parent.spec)
+
+    def example(self) -> object:
+        """Returns a window of one element."""
+        return self.wrap([self.parent.example()])
+
+    @property
+    def cardinality(self) -> int:
+        """Returns how many windows there are, as far as the plan tells."""
+        inner = self.parent.cardinality
+        if inner <= 0:
+            return inner
+        if self.drop:
+            span = (self.size - 1) * self.stride + 1
+            return max(0, (inner - span) // self.shift + 1)
+        return -(-inner // self.shift)
+
+    def __str__(self) -> str:
+        return f"Window({self.size})"
+
+
+@final
+class Always:
+    """A function that returns one number; a class, so that it can be pickled."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __call__(self, _: object) -> int:
+        return self._number
+
+    def __str__(self) -> str:
+        return f"always {self._number}"
+
+
+@final
+class Buckets:
+    """Finds the bucket of an element, and makes a batch of a full bucket."""
+
+    def __init__(
+        self,
+        length: Callable[..., Any],
+        edges: Sequence[int],
+        sizes: Sequence[int],
+        to_edge: bool,
+        drop: bool,
+        derive: Callable[[nodes.Node], Any],
+    ) -> None:
+        if len(sizes) != len(edges) + 1:
+            raise ValueError(
+                "`len(bucket_batch_sizes)` must equal `len(bucket_boundaries) + 1` but "
+                f"`len(bucket_batch_sizes)={len(sizes)}` and "
+                f"`len(bucket_boundaries)={len(edges)}`."
+            )
+        self._length, self._edges, self._sizes = length, edges, sizes
+        self._to_edge, self._drop, self._derive = to_edge, drop, derive
+        # Shapes and values, unless elements are stacked as they are.
+        self.padding: tuple[Any, Any] | None = None
+
+    def key(self, *parts: object) -> int:
+        """Returns the bucket of an element.
+
+        Raises:
+            InvalidArgumentError: it is too long to be padded to a boundary.
+        """
+        length = integer_of(self._length(*parts), "element_length_func")
+        # A length that equals a boundary belongs to
+        # the bucket behind it, as in TensorFlow.
+        bucket = bisect.bisect_right(self._edges, length)
+        if self._to_edge and bucket == len(self._edges):
+            raise errors.InvalidArgumentError(
+                "When pad_to_bucket_boundary=True, elements must have length < "
+                f"max(bucket_boundaries): there is one of length {length}."
+            )
+        return bucket
+
+    def size(self, bucket: Any) -> int:
+        """Returns how many elements of a bucket make a batch."""
+        return int(self._sizes[bucket])
+
+    def batch(self, bucket: Any, group: Any) -> object:
+        """Returns a dataset of one batch, made of the elements of a bucket."""
+        size = self._sizes[bucket]
+        if self.padding is None:
+            return group.batch(size, self._drop)
+        shapes, values = self.padding
+        if self._to_edge:
+            # A bucket holds lengths below its boundary.
+            longest = self._edges[bucket] - 1
+            shapes = elements.map_leaves(lambda s: _fill_sizes(s, longest), shapes)
+        plan = argument_checks.plan(group, "group")
+        return self._derive(
+            batching.PaddedBatch(plan, size, self._drop, shapes, values)
+        )
+
+
+def _fill_sizes(spec: Any, size: int) -> object:
+    """Returns the padded shape with every size that is not fixed set to `size`."""
+    return type(spec)([size if n is None else n for n in spec.shape], spec.dtype)

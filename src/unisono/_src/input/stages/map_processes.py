@@ -10,11 +10,11 @@ from multiprocessing import reduction
 from typing import Any, final
 
 from unisono._src.input.plan import cursors, elements, nodes
-from unisono._src.input.sources import columnar
+from unisono._src.input.sources import grain_sources
 from unisono._src.input.stages import mapping, selecting
 
 
-def _make_next(source: cursors.Cursor, fn: Callable[..., Any]) -> Any:
+def _make_next(source: cursors.Cursor, fn: Callable[..., Any]) -> object:
     """Returns what the map makes of the next element, or a `Raised`; in a process.
 
     Grain would end a process that raises, and the elements left for it would be lost.
@@ -45,7 +45,7 @@ def _plan_dataset() -> type:
             super().__init__()
             self._cursor, self._fn = cursor, fn
 
-        def __next__(self) -> Any:
+        def __next__(self) -> object:
             return _make_next(self._cursor, self._fn)
 
         def get_state(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def _plan_dataset() -> type:
         def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
             self._share = (sl.step or 1, sl.start or 0)
 
-        def __iter__(self) -> Any:
+        def __iter__(self) -> object:
             # Each process reads the source from the same position, and skips what the
             # others make: only the functions run in parallel.
             source = self._node.parent.cursor()
@@ -101,7 +101,7 @@ class Raised:
 
 
 @final
-class _Sent(columnar.OfGrain):
+class _Sent(grain_sources.OfGrain):
     """Reads the elements that worker processes send, and what they raised."""
 
     def read(self, count: int) -> list[Any]:
@@ -161,7 +161,7 @@ class InProcesses(cursors.Cursor):
             import grain
 
             # Grain reads absl's flags, which a program without absl never parses.
-            columnar.allow_flags()
+            grain_sources.allow_flags()
             if self._begin is None:
                 source = self._node.parent.cursor()
                 self._begin = source.get_state()

@@ -1,4 +1,4 @@
-"""`map`: applies a user's function to every element."""
+"""`map` and `scan`: apply a function of the program to every element."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORTH_A_THREAD = 200e-6
 _SAMPLES = 8
 
 
-def call(fn: Callable[..., Any], element: Any) -> Any:
+def call(fn: Callable[..., Any], element: object) -> object:
     """Calls a user's function; a tuple is passed as several arguments.
 
     Raises:
@@ -42,7 +42,7 @@ def call(fn: Callable[..., Any], element: Any) -> Any:
         ) from e
 
 
-def apply(fn: Callable[..., Any], element: Any) -> Any:
+def apply(fn: Callable[..., Any], element: object) -> object:
     """Returns the element that `map` makes of an element."""
     result = call(fn, element)
     if isinstance(result, list):
@@ -52,7 +52,7 @@ def apply(fn: Callable[..., Any], element: Any) -> Any:
     return elements.convert(result)
 
 
-def apply_and_copy(fn: Callable[..., Any], element: Any) -> Any:
+def apply_and_copy(fn: Callable[..., Any], element: object) -> object:
     """Returns what `apply` returns, in memory of its own.
 
     The function may fill one array again and again, and the reader may keep elements.
@@ -97,7 +97,7 @@ class _Unread:
     def __init__(self, exception: Exception) -> None:
         self._exception = exception
 
-    def result(self) -> Any:
+    def result(self) -> object:
         """Raises the exception of the source."""
         try:
             raise self._exception
@@ -257,7 +257,7 @@ def _cores() -> int:
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Map(nodes.Unary, nodes.Disturbed):
+class Map(nodes.Unary, nodes.ChangedByReading):
     """The results of a function of every element.
 
     Attributes:
@@ -291,7 +291,7 @@ class Map(nodes.Unary, nodes.Disturbed):
         """Returns the same map in this process: one element needs no other process."""
         return self if self.run is None else Map(self.parent, self.fn)
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         return mapped_spec(lambda e: elements.spec_of(apply(self.fn, e)), self.parent)
 
     def __str__(self) -> str:
@@ -305,7 +305,9 @@ def lending_cursor(node: nodes.Node) -> cursors.Cursor:
     return node.cursor()
 
 
-def mapped_spec(spec_of: Callable[[Any], Any], parent: nodes.Node) -> Any:
+def mapped_spec(
+    spec_of: Callable[[Any], elements.Spec], parent: nodes.Node
+) -> elements.Spec:
     """Returns the spec of a function's results, found with the first element.
 
     Where a size of the elements is not fixed, the function is called a second time with
@@ -321,7 +323,7 @@ def mapped_spec(spec_of: Callable[[Any], Any], parent: nodes.Node) -> Any:
         sample = parent.example()
     found = spec_of(sample)
     if any(s.shape.rank is None for s in elements.leaves(wanted)):
-        return elements.map_leaves(lambda s: specs.TensorSpec(None, s.dtype), found)
+        return elements.map_specs(lambda s: specs.TensorSpec(None, s.dtype), found)
     if not any(None in (s.shape or ()) for s in elements.leaves(wanted)):
         return found
     try:
@@ -332,14 +334,14 @@ def mapped_spec(spec_of: Callable[[Any], Any], parent: nodes.Node) -> Any:
     if [p for p, _ in elements.paths(found)] != [p for p, _ in elements.paths(other)]:
         return found
     others = iter(elements.leaves(other))
-    return elements.map_leaves(lambda s: merge_specs(s, next(others)), found)
+    return elements.map_specs(lambda s: merge_specs(s, next(others)), found)
 
 
-def _shrink(sample: Any, wanted: Any) -> Any:
+def _shrink(sample: object, wanted: object) -> object:
     """Returns the sample with another size along every axis that is not fixed."""
     specs_ = iter(elements.leaves(wanted))
 
-    def one(x: Any) -> Any:
+    def one(x: object) -> object:
         array, spec = elements.as_array(x), next(specs_)
         for axis, size in enumerate(spec.shape or ()):
             if size is None:
@@ -353,7 +355,7 @@ def _shrink(sample: Any, wanted: Any) -> Any:
     return elements.map_leaves(one, sample)
 
 
-def merge_specs(a: Any, b: Any) -> Any:
+def merge_specs(a: Any, b: Any) -> specs.TypeSpec:
     """Returns the spec that arrays of both specs fit; None where sizes differ."""
     if isinstance(a, specs.DatasetSpec):
         return a
@@ -361,3 +363,101 @@ def merge_specs(a: Any, b: Any) -> Any:
         return specs.TensorSpec(None, a.dtype)
     shape = [x if x == y else None for x, y in zip(a.shape, b.shape, strict=True)]
     return specs.TensorSpec(shape, a.dtype)
+
+
+def _to_plain(x: object) -> dict[str, Any]:
+    """Returns an array as plain data, for a position."""
+    array = elements.as_array(x)
+    flat = array.ravel().tolist()
+    if array.dtype.kind == "O":
+        # Latin-1 maps every byte to one character and back.
+        flat = [text.decode("latin-1") for text in flat]
+    return {"type": str(array.dtype), "shape": list(array.shape), "values": flat}
+
+
+def _from_plain(saved: dict[str, Any]) -> object:
+    """Returns the array of which `_to_plain` made plain data."""
+    flat = np.empty(len(saved["values"]), saved["type"])
+    for index, value in enumerate(saved["values"]):
+        flat[index] = value.encode("latin-1") if isinstance(value, str) else value
+    array = flat.reshape(saved["shape"])
+    return array[()] if array.ndim == 0 else array
+
+
+@final
+class _Scanned(cursors.Called):
+    """Calls the function with the carried state and each element."""
+
+    # Skipping must call it, too: each call changes the state.
+    sees_all = True
+
+    def __init__(self, source: cursors.Cursor, node: Scan) -> None:
+        super().__init__(source)
+        self._node, self._state = node, node.initial
+
+    def read(self, count: int) -> list[Any]:
+        found, block = [], self._block(count)
+        try:
+            for element in block:
+                self._state, out = self._node.call(self._state, element)
+                found.append(elements.map_leaves(elements.copy_array, out))
+        except BaseException:
+            # The elements after the one that raised are not lost.
+            self._keep(block)
+            raise
+        return found
+
+    def get_state(self) -> dict[str, Any]:
+        carried = [_to_plain(x) for x in elements.leaves(self._state)]
+        return {"carried": carried, **super().get_state()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        arrays = iter([_from_plain(c) for c in state["carried"]])
+        self._state = elements.map_leaves(lambda _: next(arrays), self._node.initial)
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Scan(nodes.Unary):
+    """The results of a function of every element and a carried state.
+
+    Attributes:
+        initial: the state before the first element.
+        fn: takes a state and an element, and returns the next state and a new element.
+    """
+
+    initial: Any
+    fn: Callable[[Any, Any], Any]
+    samples_spec = True
+
+    def cursor(self) -> cursors.Cursor:
+        """Returns a cursor that carries the state."""
+        return _Scanned(self.parent.cursor(), self)
+
+    @property
+    def cardinality(self) -> int:
+        """Returns the cardinality of the parent."""
+        return self.parent.cardinality
+
+    def call(self, state: object, element: object) -> tuple[Any, Any]:
+        """Returns the next state and the new element.
+
+        Raises:
+            TypeError: the function returned no pair, or a state of other types.
+        """
+        made = call(self.fn, (state, element))
+        if not isinstance(made, (tuple, list)) or len(made) != 2:
+            raise TypeError(
+                "`scan_func` must return a pair of the new state and the output, "
+                f"received {made!r}."
+            )
+        state_made = elements.convert(made[0])
+        elements.check_same_types(state, state_made, "The state of scan")
+        return state_made, elements.convert(made[1])
+
+    def _spec(self) -> elements.Spec:
+        def output_spec(element: object) -> elements.Spec:
+            return elements.spec_of(self.call(self.initial, element)[1])
+
+        return mapped_spec(output_spec, self.parent)

@@ -39,7 +39,7 @@ class Parallel(cursors.Cursor, abc.ABC):
 class _Zipped(Parallel):
     """Reads one element of each source, and nests them."""
 
-    def __init__(self, sources: Sequence[cursors.Cursor], structure: Any) -> None:
+    def __init__(self, sources: Sequence[cursors.Cursor], structure: object) -> None:
         super().__init__(sources)
         self._structure = structure
 
@@ -78,7 +78,7 @@ class _Zipped(Parallel):
         self._return_to(state)
 
 
-def _fill_structure(structure: Any, parts: Sequence[Any]) -> Any:
+def _fill_structure(structure: object, parts: Sequence[Any]) -> Any:
     """Returns the structure with each number replaced by the part of that number."""
     # The most common structure, without a walk through it for each element.
     if type(structure) is tuple and all(type(s) is int for s in structure):
@@ -90,19 +90,19 @@ def _fill_structure(structure: Any, parts: Sequence[Any]) -> Any:
 class _ZippedRows:
     """Reads the same row of several tables, and nests them."""
 
-    def __init__(self, parts: Sequence[Any], structure: Any) -> None:
+    def __init__(self, parts: Sequence[Any], structure: object) -> None:
         self._parts, self._structure = parts, structure
 
-    def element_at(self, index: int) -> Any:
+    def element_at(self, index: int) -> object:
         return _fill_structure(
             self._structure, [p.element_at(index) for p in self._parts]
         )
 
-    def take(self, indices: np.ndarray, allocate: nodes.Allocate) -> Any:
+    def take(self, indices: np.ndarray, allocate: nodes.Allocate) -> object:
         taken = [p.take(indices, allocate) for p in self._parts]
         return _fill_structure(self._structure, taken)
 
-    def slice(self, start: int, stop: int) -> Any:
+    def slice(self, start: int, stop: int) -> object:
         return _fill_structure(
             self._structure, [p.slice(start, stop) for p in self._parts]
         )
@@ -128,7 +128,7 @@ class Zip(nodes.Indexed):
             return nodes.RowLookup(rows, self.indices())
         return _Zipped([n.cursor() for n in self.inputs], self.structure)
 
-    def rows(self) -> Any:
+    def rows(self) -> _ZippedRows | None:
         """Returns a table if every input is all rows of one, in order; else None."""
         inputs = [n for n in self.inputs if isinstance(n, nodes.Indexed)]
         parts = [n.rows() for n in inputs]
@@ -147,8 +147,11 @@ class Zip(nodes.Indexed):
         """Returns the cardinality of the shortest input."""
         return nodes.shortest_cardinality([n.cardinality for n in self.inputs])
 
-    def _spec(self) -> Any:
-        return _fill_structure(self.structure, [n.spec for n in self.inputs])
+    def _spec(self) -> elements.Spec:
+        made: elements.Spec = _fill_structure(
+            self.structure, [n.spec for n in self.inputs]
+        )
+        return made
 
 
 @final
@@ -215,14 +218,14 @@ class Concatenate(nodes.Node):
             return nodes.INFINITE
         return nodes.UNKNOWN if nodes.UNKNOWN in found else sum(found)
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         found = self.inputs[0].spec
         for other in self.inputs[1:]:
             found = join_specs(found, other.spec)
         return found
 
 
-def join_specs(a: Any, b: Any) -> Any:
+def join_specs(a: object, b: object) -> elements.Spec:
     """Returns the spec that elements of both specs fit.
 
     Raises:
@@ -239,7 +242,7 @@ def join_specs(a: Any, b: Any) -> Any:
             f"same structure and element types, received {a} and {b}."
         )
     others = iter(elements.leaves(b))
-    return elements.map_leaves(lambda s: mapping.merge_specs(s, next(others)), a)
+    return elements.map_specs(lambda s: mapping.merge_specs(s, next(others)), a)
 
 
 @final
@@ -252,7 +255,7 @@ class _OpenDataset:
         source: its cursor.
     """
 
-    def __init__(self, before: Any, place: int, source: cursors.Cursor) -> None:
+    def __init__(self, before: object, place: int, source: cursors.Cursor) -> None:
         self.before, self.place, self.source = before, place, source
 
 
@@ -266,13 +269,7 @@ class _Interleaved(cursors.Cursor):
         self._slots: list[_OpenDataset | None] = [None] * node.cycle
         self._turn = self._given = self._opened = 0
         self._over = False
-        self._seed, self._number = 0, -1
-
-    def _begin(self) -> None:
-        """Takes the seed and the number of this pass, once."""
-        if self._number < 0:
-            order = self._node.order
-            self._seed, self._number = order.seed, order.begin()
+        self._pass = seeds.RandomPass(node.order)
 
     def read(self, count: int) -> list[Any]:
         found: list[Any] = []
@@ -312,7 +309,7 @@ class _Interleaved(cursors.Cursor):
 
     def _open(self, place: int) -> _OpenDataset | None:
         """Opens the dataset of the next element; None if there is no element."""
-        self._begin()
+        seed, number = self._pass.begin()
         before = self._source.get_state()
         block = self._source.read(1)
         if not len(block):
@@ -320,12 +317,12 @@ class _Interleaved(cursors.Cursor):
             return None
         plan = plan_from(self._node.fn, block[0])
         # Each dataset gets seeds of its own, the same whenever this pass is repeated.
-        plan = seeds.reseed(plan, self._seed, self._number, place)
+        plan = seeds.reseed(plan, seed, number, place)
         return _OpenDataset(before, place, plan.cursor())
 
     def get_state(self) -> dict[str, Any]:
-        self._begin()
         return {
+            **self._pass.get_state(),
             "source": self._source.get_state(),
             "turn": self._turn,
             "given": self._given,
@@ -341,14 +338,10 @@ class _Interleaved(cursors.Cursor):
                 for slot in self._slots
             ],
             "opened": self._opened,
-            "seed": self._seed,
-            "pass": self._number,
-            "passes": self._node.order.passes,
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        self._seed, self._number = state["seed"], state["pass"]
-        self._node.order.resume(self._seed, state["passes"])
+        self._pass.set_state(state)
         self._opened = state["opened"]
         if len(state["slots"]) != len(self._slots):
             # The default cycle is the number of cores, and the position may come from
@@ -380,7 +373,7 @@ class _Interleaved(cursors.Cursor):
         self._source.close()
 
 
-def plan_from(fn: Callable[..., Any], element: Any) -> nodes.Node:
+def plan_from(fn: Callable[..., Any], element: object) -> nodes.Node:
     """Calls a user's function and returns the plan of the dataset that it made.
 
     Raises:
@@ -389,7 +382,7 @@ def plan_from(fn: Callable[..., Any], element: Any) -> nodes.Node:
     return plan_of(mapping.call(fn, element), "map_func")
 
 
-def plan_of(made: Any, what: str) -> nodes.Node:
+def plan_of(made: object, what: str) -> nodes.Node:
     """Returns the plan of a dataset that the function `what` made.
 
     Raises:
@@ -406,7 +399,7 @@ def plan_of(made: Any, what: str) -> nodes.Node:
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Interleave(nodes.Unary, nodes.Disturbed):
+class Interleave(nodes.Unary, nodes.ChangedByReading):
     """The elements of many datasets, a few from each in turn.
 
     Attributes:
@@ -439,7 +432,7 @@ class Interleave(nodes.Unary, nodes.Disturbed):
             element = self.parent.example()
         return plan_from(self.fn, element)
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         return mapping.mapped_spec(lambda e: plan_from(self.fn, e).spec, self.parent)
 
     def __str__(self) -> str:
@@ -451,7 +444,7 @@ def default_cycle() -> int:
     return os.cpu_count() or 1
 
 
-def structure_of(datasets: Any) -> tuple[tuple[nodes.Node, ...], Any]:
+def structure_of(datasets: object) -> tuple[tuple[nodes.Node, ...], Any]:
     """Returns the plans of nested datasets, and the nest with their numbers.
 
     Raises:
@@ -460,7 +453,7 @@ def structure_of(datasets: Any) -> tuple[tuple[nodes.Node, ...], Any]:
     """
     found: list[nodes.Node] = []
 
-    def add(x: Any) -> int:
+    def add(x: object) -> int:
         node = getattr(x, "_node", None)
         if not isinstance(node, nodes.Node):
             advice = " Use a tuple instead." if isinstance(x, list) else ""
@@ -472,7 +465,7 @@ def structure_of(datasets: Any) -> tuple[tuple[nodes.Node, ...], Any]:
         found.append(node)
         return len(found) - 1
 
-    def number_datasets(x: Any) -> Any:
+    def number_datasets(x: object) -> object:
         if elements.is_structure(x):
             return nest.rebuild(x, [number_datasets(c) for c in nest.children(x)])
         return add(x)

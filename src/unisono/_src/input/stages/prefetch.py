@@ -10,12 +10,12 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from unisono._src.foundation import thread_priority
 from unisono._src.foundation.process_bound import ProcessBound
-from unisono._src.input.plan import cursors, nodes, witnesses
+from unisono._src.input.plan import cursors, first_elements, nodes
 from unisono._src.input.stages.selecting import Make
 
 _log = logging.getLogger("unisono")
@@ -53,7 +53,7 @@ class _ReadFailure:
 
 
 @final
-class _Tank:
+class _SharedQueue:
     """The data that the thread and its reader share.
 
     The thread holds nothing else, least of all the iterator: one that is dropped in the
@@ -146,7 +146,7 @@ class _Tank:
         if self.is_waiting:
             self.news.put(None)
 
-    def read(self) -> Any:
+    def read(self) -> object:
         """Returns the next element, a `_ReadFailure` or an `_End`."""
         before = self.trail.read_so_far
         try:
@@ -193,7 +193,7 @@ class _Tank:
 
 
 # The readers with a thread; weak, so that being listed keeps none alive.
-_running: weakref.WeakSet[Ahead] = weakref.WeakSet()
+_running: weakref.WeakSet[ReadAhead] = weakref.WeakSet()
 
 
 @atexit.register
@@ -210,7 +210,7 @@ def _stop_all() -> None:
 
 
 @final
-class Ahead(ProcessBound, cursors.Cursor):
+class ReadAhead(ProcessBound, cursors.Cursor):
     """Reads up to `size` elements of a source ahead, in a thread.
 
     Args:
@@ -223,7 +223,7 @@ class Ahead(ProcessBound, cursors.Cursor):
     _bound_title = "An iterator with a thread"
     _instead = "Save its get_state(), and give that to set_state of another iterator."
     # Of an object whose `__init__` did not end, too.
-    _tank: _Tank | None = None
+    _shared: _SharedQueue | None = None
     _thread: threading.Thread | None = None
 
     def __init__(
@@ -237,48 +237,48 @@ class Ahead(ProcessBound, cursors.Cursor):
         # The remembered positions and the reader's place when it was closed.
         self._closed: tuple[cursors.Trail, int] | None = None
 
-    def _start(self, state: dict[str, Any] | None = None) -> _Tank:
+    def _start(self, state: dict[str, Any] | None = None) -> _SharedQueue:
         """Starts to read, from a position if one is given."""
-        tank = _Tank(self._source, self._size, self._nice)
+        shared = _SharedQueue(self._source, self._size, self._nice)
         if state is not None:
-            tank.trail.return_to(state)
-            tank.given = tank.trail.read_so_far
+            shared.trail.return_to(state)
+            shared.given = shared.trail.read_so_far
         if self._size:
             self._thread = threading.Thread(
-                target=witnesses.carry(tank.fill),
+                target=first_elements.carry_to_thread(shared.fill),
                 name=f"unisono-{self._what}",
                 daemon=True,
             )
             self._thread.start()
             _running.add(self)
-        self._tank = tank
-        return tank
+        self._shared = shared
+        return shared
 
-    def read(self, count: int) -> Any:
+    def read(self, count: int) -> Sequence[Any]:
         """Returns the next elements, and waits for the thread if it must."""
         if self._is_closed:
             return []
-        tank = self._tank
-        if tank is None:
+        shared = self._shared
+        if shared is None:
             # Several threads may read; only one may start the thread.
             with self._starting:
-                tank = self._tank or self._start()
+                shared = self._shared or self._start()
         if not self._size:
-            direct = tank.trail.read(count)
-            tank.given = tank.trail.read_so_far
-            tank.measure(self._source.units(direct))
-            tank.forget()
+            direct = shared.trail.read(count)
+            shared.given = shared.trail.read_so_far
+            shared.measure(self._source.units(direct))
+            shared.forget()
             return direct
         found: list[Any] = []
-        while len(found) < count and not tank.over:
-            one, number = self._wait(tank)
-            tank.tell()
+        while len(found) < count and not shared.over:
+            one, number = self._wait(shared)
+            shared.tell()
             if isinstance(one, _End):
-                tank.over = True
+                shared.over = True
                 # Put back for other threads that wait for an element.
-                tank.ready.put((one, number))
+                shared.ready.put((one, number))
             elif isinstance(one, _ReadFailure):
-                tank.pass_failure()
+                shared.pass_failure()
                 try:
                     raise one.exception
                 finally:
@@ -287,13 +287,13 @@ class Ahead(ProcessBound, cursors.Cursor):
                     del one
             else:
                 found.append(one)
-                with tank.counting:
+                with shared.counting:
                     # Not a sum: after an interrupt that lost an element, a sum would be
                     # wrong for good.
-                    tank.given = max(tank.given, number)
+                    shared.given = max(shared.given, number)
         return found
 
-    def _wait(self, tank: _Tank) -> tuple[Any, int]:
+    def _wait(self, shared: _SharedQueue) -> tuple[Any, int]:
         """Returns the next entry of the queue, and warns if it takes long.
 
         Raises:
@@ -303,10 +303,14 @@ class Ahead(ProcessBound, cursors.Cursor):
         while True:
             thread = self._thread
             try:
-                return tank.ready.get(timeout=_LOOK)
+                return shared.ready.get(timeout=_LOOK)
             except queue.Empty:
                 waited += _LOOK
-                if thread is not None and not thread.is_alive() and tank.ready.empty():
+                if (
+                    thread is not None
+                    and not thread.is_alive()
+                    and shared.ready.empty()
+                ):
                     raise RuntimeError(
                         f"The thread that reads the {self._what} has ended before it "
                         "gave the next element. Begin another iteration."
@@ -331,17 +335,17 @@ class Ahead(ProcessBound, cursors.Cursor):
         if self._closed is not None:
             trail, given = self._closed
             return {"trail": trail.remembered_position(given - back)}
-        if self._tank is None:
+        if self._shared is None:
             return {"trail": cursors.trail_at(self._source.get_state())}
-        tank = self._tank
-        if not tank.reading.acquire(timeout=_BUSY):
+        shared = self._shared
+        if not shared.reading.acquire(timeout=_BUSY):
             # The source is waiting for something. A position from a little before is
             # remembered, with the number of elements to pass over from there.
-            return {"trail": tank.trail.remembered_position(tank.given - back)}
+            return {"trail": shared.trail.remembered_position(shared.given - back)}
         try:
-            return {"trail": tank.position_before(tank.given - back)}
+            return {"trail": shared.position_before(shared.given - back)}
         finally:
-            tank.reading.release()
+            shared.reading.release()
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continues at another position; at the old one if the source refuses it."""
@@ -356,11 +360,11 @@ class Ahead(ProcessBound, cursors.Cursor):
 
     def tell_to_stop(self) -> threading.Thread | None:
         """Tells the thread to end and returns it; None if there is no thread."""
-        tank, self._tank = self._tank, None
+        shared, self._shared = self._shared, None
         thread, self._thread = self._thread, None
-        if tank is None or thread is None:
+        if shared is None or thread is None:
             return None
-        tank.stop()
+        shared.stop()
         # The thread may be waiting for notes of other workers, which may never come.
         self._source.cancel()
         return thread
@@ -377,20 +381,20 @@ class Ahead(ProcessBound, cursors.Cursor):
         if self._is_closed:
             return
         self._is_closed = True
-        tank, thread = self._tank, self._thread
-        if tank is not None and tank.trail.has_marks:
-            self._closed = (tank.trail, tank.given)
-        if tank is None or thread is None:
+        shared, thread = self._shared, self._thread
+        if shared is not None and shared.trail.has_marks:
+            self._closed = (shared.trail, shared.given)
+        if shared is None or thread is None:
             self._source.close()
             return
         # Set before the thread is told to stop, so
         # that it finds the function at its end.
-        tank.closes = self._source.close
+        shared.closes = self._source.close
         self.stop()
         if not thread.is_alive():
             # A thread that is still alive is in a user's function and uses the source;
             # it closes it when the function returns.
-            tank.close_source()
+            shared.close_source()
 
     def __del__(self, _is_ending: Any = sys.is_finalizing) -> None:
         # When the interpreter ends, modules may be gone already, even `sys`; so the
@@ -413,7 +417,7 @@ class Prefetch(nodes.Keeping):
         """
         if self.size == 0 or self.rows() is not None:
             return make()
-        return Ahead(make(), self.size, f"prefetch of {self}")
+        return ReadAhead(make(), self.size, f"prefetch of {self}")
 
     def __str__(self) -> str:
         return f"Prefetch({self.size})"

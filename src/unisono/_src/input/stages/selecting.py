@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from unisono._src.foundation import errors
@@ -23,7 +23,7 @@ class _TakeCursor(cursors.Derived):
         super().__init__(source)
         self._left = count
 
-    def read(self, count: int) -> Any:
+    def read(self, count: int) -> Sequence[Any]:
         found = self._source.read(min(count, self._left))
         self._left -= len(found)
         return found
@@ -67,7 +67,7 @@ class _SkipCursor(cursors.Derived):
         super().__init__(source)
         self._left = count
 
-    def read(self, count: int) -> Any:
+    def read(self, count: int) -> Sequence[Any]:
         # Not in `__init__`: whoever makes a cursor only to ask for its position, or to
         # set one, must not wait for elements.
         if self._left:
@@ -182,18 +182,20 @@ class Shard(nodes.Selecting):
 
 
 @final
-class _RepeatCursor(cursors.Cursor):
+class _RepeatCursor(cursors.Derived):
     """Reads the source again and again, with a new cursor each time."""
 
+    kept = ("epoch", "any", "over")
+
     def __init__(self, make: Make, count: int) -> None:
+        super().__init__(make())
         self._make, self._count = make, count
         self._epoch = 0
-        self._source = make()
         # Whether this epoch had an element: an empty source must not repeat for ever.
         self._any = False
         self._over = count == 0
 
-    def read(self, count: int) -> Any:
+    def read(self, count: int) -> Sequence[Any]:
         if self._over:
             return []
         found = self._source.read(count)
@@ -227,22 +229,6 @@ class _RepeatCursor(cursors.Cursor):
         self._any = False
         return True
 
-    def get_state(self) -> dict[str, Any]:
-        return {
-            "epoch": self._epoch,
-            "any": self._any,
-            "over": self._over,
-            "source": self._source.get_state(),
-        }
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        self._epoch, self._any = state["epoch"], state["any"]
-        self._over = state["over"]
-        self._source.set_state(state["source"])
-
-    def close(self) -> None:
-        self._source.close()
-
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -268,3 +254,50 @@ class Repeat(nodes.Selecting):
 
     def __str__(self) -> str:
         return "Repeat()" if self.count < 0 else f"Repeat({self.count})"
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class AssertCardinality(nodes.Selecting):
+    """The same elements, whose number the user states."""
+
+    expected: int
+    keeps_spec = True
+
+    def select_cursor(self, make: Make) -> cursors.Cursor:
+        """Returns a cursor that checks the number while reading."""
+        return _Counted(make(), self.expected)
+
+    @property
+    def cardinality(self) -> int:
+        """Returns the number that the user stated."""
+        return self.expected
+
+
+@final
+class _Counted(cursors.Derived):
+    """Counts the elements, and raises if there are more or fewer than expected."""
+
+    kept = ("seen",)
+
+    def __init__(self, source: cursors.Cursor, expected: int) -> None:
+        super().__init__(source)
+        self._expected, self._seen = expected, 0
+
+    def read(self, count: int) -> Sequence[Any]:
+        found = self._source.read(count)
+        self._seen += len(found)
+        is_over = len(found) < count
+        if is_over and self._expected == nodes.INFINITE:
+            raise errors.FailedPreconditionError(
+                "Input dataset was expected to contain an infinite number of elements, "
+                f"but contained {self._seen}."
+            )
+        if self._expected >= 0 and (
+            self._seen > self._expected or (is_over and self._seen < self._expected)
+        ):
+            raise errors.FailedPreconditionError(
+                f"Input dataset was expected to contain {self._expected} elements, but "
+                f"contained {'more' if self._seen > self._expected else self._seen}."
+            )
+        return found

@@ -10,8 +10,8 @@ from typing import Any, final
 import numpy as np
 
 from unisono._src.execution import specs
-from unisono._src.input.plan import cursors, nodes
-from unisono._src.input.plan.seeds import Order
+from unisono._src.input.plan import cursors, elements, nodes
+from unisono._src.input.plan.seeds import Order, RandomPass
 from unisono._src.input.stages.selecting import Make
 
 
@@ -36,18 +36,18 @@ def _permute(seed: int, number: int, length: int) -> np.ndarray:
 _PART = 8
 
 
-class _Shuffled(cursors.Cursor):
+class _Shuffled(cursors.OfSource, abc.ABC):
     """Draws from a buffer that is filled up before each draw; abstract.
 
     The buffer is mixed when it is full for the first time. If it holds the whole source
     then, it is emptied in that order; otherwise each draw is from anywhere in it.
     """
 
-    def __init__(self, size: int, order: Order) -> None:
-        self._size = size
-        self._order = order
-        self._number: int | None = None
-        self._seed = 0
+    _random: np.random.Generator
+
+    def __init__(self, source: cursors.Cursor, size: int, order: Order) -> None:
+        super().__init__(source)
+        self._size, self._pass = size, RandomPass(order)
         self._drawn = 0
         self._over = False
         # Whether the buffer was mixed, and whether no entry has come since.
@@ -83,11 +83,6 @@ class _Shuffled(cursors.Cursor):
             # would meet the exception again.
             self._has_failed, self._written = False, None
         return arrived
-
-    def _begin(self, seed: int, number: int) -> None:
-        """Starts the random numbers of a pass."""
-        self._seed, self._number = seed, number
-        self._random = _generator(seed, number)
 
     def _choose(self, count: int) -> list[Any]:
         """Returns the next entries, in shuffled order."""
@@ -137,8 +132,8 @@ class _Shuffled(cursors.Cursor):
 
     def _mix(self) -> None:
         """Fills the buffer for the first time, and mixes it."""
-        if self._number is None:
-            self._begin(self._order.seed, self._order.begin())
+        seed, number = self._pass.begin()
+        self._random = _generator(seed, number)
         buffer = self._buffer
         while len(buffer) < self._size and not self._over:
             wanted = min(self._size - len(buffer), cursors.BLOCK)
@@ -146,37 +141,29 @@ class _Shuffled(cursors.Cursor):
             self._over = len(arrived) < wanted
             buffer.extend(arrived)
         # Backwards, since a list is emptied from its end.
-        places = _permute(self._seed, self._number or 0, len(buffer))[::-1]
+        places = _permute(seed, number, len(buffer))[::-1]
         self._buffer = [buffer[place] for place in places.tolist()]
         self._is_mixed = self._is_ordered = True
 
     def get_state(self) -> dict[str, Any]:
-        if self._number is None:
-            self._begin(self._order.seed, self._order.begin())
-        # To ask for the position begins the pass:
-        # the position holds its seed and number.
+        # Not part of what is written: other iterators may begin passes after that.
+        own = self._pass.get_state()
         is_near = self._since <= self._size // _PART
         if self._written is None or self._has_failed or not is_near:
             self._written, self._since = self._whole_state(), 0
             self._written |= {
-                "seed": self._seed,
-                "pass": self._number,
                 "drawn": self._drawn,
                 "over": self._over,
                 "mixed": self._is_mixed,
                 "ordered": self._is_ordered,
             }
-        # Not part of what was written: other
-        # iterators may have begun passes since then.
-        return {**self._written, "passes": self._order.passes, "then": self._since}
+        return {**self._written, **own, "then": self._since}
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._drawn, self._over = state["drawn"], state["over"]
         self._is_mixed, self._is_ordered = state["mixed"], state["ordered"]
-        # The dataset goes on counting, so that its next pass has the order that the
-        # program which saved the position would have given it.
-        self._order.resume(state["seed"], state["passes"])
-        self._begin(state["seed"], state["pass"])
+        self._pass.set_state(state)
+        self._random = _generator(*self._pass.begin())
         # PCG64 can jump over the draws that were made; NumPy's stubs know only the base
         # class of generators, which has no `advance`.
         self._random.bit_generator.advance(self._drawn)  # type: ignore[attr-defined]
@@ -191,10 +178,6 @@ class _Shuffled(cursors.Cursor):
 @final
 class _ShuffledIndices(_Shuffled):
     """Shuffles numbers of rows; the state holds those in the buffer."""
-
-    def __init__(self, source: cursors.Cursor, size: int, order: Order) -> None:
-        super().__init__(size, order)
-        self._source = source
 
     def read(self, count: int) -> list[int]:
         return self._choose(count)
@@ -211,9 +194,6 @@ class _ShuffledIndices(_Shuffled):
         self._buffer = list(state["buffer"])
         self._source.set_state(state["source"])
 
-    def close(self) -> None:
-        self._source.close()
-
 
 @final
 class _ShuffledElements(_Shuffled):
@@ -224,8 +204,7 @@ class _ShuffledElements(_Shuffled):
     """
 
     def __init__(self, source: cursors.Cursor, size: int, order: Order) -> None:
-        super().__init__(size, order)
-        self._source = source
+        super().__init__(source, size, order)
         self._every = max(size, cursors.BLOCK)
         self._trail = cursors.Trail(source, self._every)
         self._swept = 0
@@ -269,9 +248,6 @@ class _ShuffledElements(_Shuffled):
             if index in places:
                 self._buffer[places[index]] = (index, element)
 
-    def close(self) -> None:
-        self._source.close()
-
 
 @final
 class _Permuted(cursors.Cursor):
@@ -282,22 +258,14 @@ class _Permuted(cursors.Cursor):
     """
 
     def __init__(self, length: int, order: Order) -> None:
-        self._length, self._order = length, order
-        self._number: int | None = None
-        self._seed = self._next = 0
+        self._length, self._pass = length, RandomPass(order)
+        self._next = 0
         self._permutation: np.ndarray | None = None
-
-    def _begin(self) -> int:
-        """Returns the number of this pass, and takes it the first time."""
-        if self._number is None:
-            self._seed, self._number = self._order.seed, self._order.begin()
-        return self._number
 
     def _find_order(self) -> np.ndarray:
         """Returns the permutation, which is made when it is first needed."""
         if self._permutation is None:
-            number = self._begin()
-            self._permutation = _permute(self._seed, number, self._length)
+            self._permutation = _permute(*self._pass.begin(), self._length)
         return self._permutation
 
     def read(self, count: int) -> Any:
@@ -313,9 +281,7 @@ class _Permuted(cursors.Cursor):
     def get_state(self) -> dict[str, Any]:
         """Returns the seed of the permutation, and a place in it."""
         return {
-            "seed": self._seed if self._number is not None else self._order.seed,
-            "pass": self._begin(),
-            "passes": self._order.passes,
+            **self._pass.get_state(),
             "next": self._next,
             "of": self._length,
             "row": self._row(),
@@ -340,8 +306,7 @@ class _Permuted(cursors.Cursor):
                 f"this one has {self._length}: their orders differ. Continue with the "
                 "same data."
             )
-        self._seed, self._number = state["seed"], state["pass"]
-        self._order.resume(self._seed, state["passes"])
+        self._pass.set_state(state)
         self._next, self._permutation = state["next"], None
         if state["row"] is not None and state["row"] != self._find_order()[self._next]:
             raise ValueError(
@@ -386,22 +351,17 @@ class _RandomNumbersCursor(cursors.Cursor):
     """Reads random numbers; each block has its own seed, so skipping draws none."""
 
     def __init__(self, node: RandomNumbers) -> None:
-        self._draw, self._order = node.draw, node.order
-        self._number: int | None = None
-        self._seed = self._next = 0
+        self._draw, self._pass = node.draw, RandomPass(node.order)
+        self._next = 0
         self._block: tuple[int, Any] = (-1, None)
 
-    def _begin(self) -> None:
-        if self._number is None:
-            self._seed, self._number = self._order.seed, self._order.begin()
-
     def read(self, count: int) -> list[Any]:
-        self._begin()
+        seed, pass_number = self._pass.begin()
         found: list[Any] = []
         while len(found) < count:
             number, place = divmod(self._next, _DRAWN)
             if self._block[0] != number:
-                key = [abs(self._seed), self._number or 0, number]
+                key = [abs(seed), pass_number, number]
                 drawn = self._draw(np.random.default_rng(key), _DRAWN)
                 self._block = (number, drawn)
             some = self._block[1][place : place + count - len(found)]
@@ -410,22 +370,15 @@ class _RandomNumbersCursor(cursors.Cursor):
         return found
 
     def skip(self, count: int) -> int:
-        self._begin()
+        self._pass.begin()
         self._next += count
         return count
 
     def get_state(self) -> dict[str, Any]:
-        self._begin()
-        return {
-            "seed": self._seed,
-            "pass": self._number,
-            "passes": self._order.passes,
-            "next": self._next,
-        }
+        return {**self._pass.get_state(), "next": self._next}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        self._order.resume(state["seed"], state["passes"])
-        self._seed, self._number = state["seed"], state["pass"]
+        self._pass.set_state(state)
         self._next, self._block = state["next"], (-1, None)
 
     def close(self) -> None:
@@ -434,7 +387,7 @@ class _RandomNumbersCursor(cursors.Cursor):
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class RandomNumbers(nodes.Node, nodes.Disturbed):
+class RandomNumbers(nodes.Node, nodes.ChangedByReading):
     """Random integers without end.
 
     Attributes:
@@ -454,5 +407,5 @@ class RandomNumbers(nodes.Node, nodes.Disturbed):
         """Returns a copy whose passes are not counted."""
         return dataclasses.replace(self, order=self.order.separate_copy())
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         return specs.TensorSpec((), np.int64)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import unisono
-from unisono._src.input.plan import witnesses
+from unisono._src.input.plan import first_elements
 from unisono.data import Dataset
 
 SPEC = unisono.TensorSpec((), np.int64)
@@ -16,15 +16,15 @@ def read(dataset, count, begin=None, is_common=True, has_names=False):
     chosen = [node]
     while chosen[-1].parents:
         chosen.append(chosen[-1].parents[0])
-    ledger = witnesses.Ledger(chosen, is_common, has_names)
-    with ledger.open():
+    recorder = first_elements.Recorder(chosen, is_common, has_names)
+    with recorder.open():
         cursor = node.cursor()
         if begin is not None:
             cursor.set_state(begin)
         cursor.read(count)
         state = cursor.get_state()
     cursor.close()
-    return list(ledger.passes.values()), state
+    return list(recorder.passes.values()), state
 
 
 def counted(total, calls=None):
@@ -93,7 +93,7 @@ def test_answers_of_a_filter_are_noted():
     assert [mark for mark, _ in noted.seen.values()] == [True, False, True]
 
 
-def test_outside_a_ledger_nothing_is_watched():
+def test_outside_a_recorder_nothing_is_watched():
     cursor = counted(3)._node.cursor()
     assert type(cursor).__name__ == "Iterated"
 
@@ -103,12 +103,12 @@ def test_an_exception_ends_the_notes_and_is_raised():
         yield 1
         raise KeyError("no such file")
 
-    ledger = witnesses.Ledger([], True, False)
-    with ledger.open():
+    recorder = first_elements.Recorder([], True, False)
+    with recorder.open():
         cursor = Dataset.from_generator(broken, output_signature=SPEC)._node.cursor()
         with pytest.raises(KeyError):
             cursor.read(4)
-    assert ledger.passes["made.0"].end is None
+    assert recorder.passes["made.0"].end is None
 
 
 @pytest.mark.parametrize(
@@ -124,21 +124,25 @@ def test_an_exception_ends_the_notes_and_is_raised():
     ],
 )
 def test_checksums_tell_elements_apart(one, two):
-    assert witnesses.checksum(one) != witnesses.checksum(two)
-    assert witnesses.checksum(one) == witnesses.checksum(one)
+    assert first_elements.checksum(one) != first_elements.checksum(two)
+    assert first_elements.checksum(one) == first_elements.checksum(one)
 
 
 def test_checksums_of_file_names_leave_out_the_folder():
-    assert witnesses.checksum(b"/a/x", True) == witnesses.checksum(b"/b/x", True)
-    assert witnesses.checksum(b"/a/x", True) != witnesses.checksum(b"/a/y", True)
+    assert first_elements.checksum(b"/a/x", True) == first_elements.checksum(
+        b"/b/x", True
+    )
+    assert first_elements.checksum(b"/a/x", True) != first_elements.checksum(
+        b"/a/y", True
+    )
 
 
 def test_only_a_part_of_a_large_array_is_copied():
     large = np.broadcast_to(np.float32(1), (10**6, 10**6))
-    assert witnesses.checksum(large) == witnesses.checksum(large)
+    assert first_elements.checksum(large) == first_elements.checksum(large)
 
 
 @pytest.mark.parametrize("empty", [np.zeros((0, 4)), np.array([], object), ()])
 def test_empty_elements_have_a_checksum_and_a_text(empty):
-    assert isinstance(witnesses.checksum(empty), int)
-    assert isinstance(witnesses.shorten(empty), str)
+    assert isinstance(first_elements.checksum(empty), int)
+    assert isinstance(first_elements.shorten(empty), str)

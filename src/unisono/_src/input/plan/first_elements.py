@@ -34,7 +34,7 @@ _SHOWN_NUMBERS, _SHOWN_CHARACTERS = 4, 80
 
 
 @final
-class Pass:
+class PassRecord:
     """What was noted of one pass over a source, or of a predicate in one pass.
 
     Attributes:
@@ -50,7 +50,7 @@ class Pass:
 
 
 @final
-class Ledger:
+class Recorder:
     """Notes what the sources of one iterator give first, and what predicates answer.
 
     Args:
@@ -64,31 +64,33 @@ class Ledger:
     def __init__(self, plan: Sequence[Any], is_common: bool, has_names: bool) -> None:
         self._numbers = {id(node): str(i) for i, node in enumerate(plan)}
         self._is_common, self._has_names = is_common, has_names
-        self.passes: dict[str, Pass] = {}
+        self.passes: dict[str, PassRecord] = {}
         self._counts: dict[str, int] = {}
 
     @contextlib.contextmanager
     def open(self) -> Iterator[None]:
         """Notes what sources give that this thread begins to read in the block."""
-        outer, _thread.ledger = _thread.ledger, self
+        outer, _thread.recorder = _thread.recorder, self
         try:
             yield
         finally:
-            _thread.ledger = outer
+            _thread.recorder = outer
 
-    def watch(self, node: Any, cursor: cursors.Cursor) -> cursors.Cursor:
+    def watch(self, node: object, cursor: cursors.Cursor) -> cursors.Cursor:
         """Returns a cursor over the same elements that notes the first of them."""
         noted = self._begin(node)
-        return cursor if noted is None else _Watched(cursor, noted, self._has_names)
+        return (
+            cursor if noted is None else _RecordedCursor(cursor, noted, self._has_names)
+        )
 
-    def watch_answers(self, node: Any, predicate: Predicate) -> Predicate:
+    def watch_answers(self, node: object, predicate: Predicate) -> Predicate:
         """Returns a predicate with the same answers that notes the first of them."""
         noted = self._begin(node)
         if noted is None:
             return predicate
 
         @functools.wraps(predicate)
-        def ask(*given: Any) -> Any:
+        def ask(*given: object) -> object:
             answer = predicate(*given)
             number = len(noted.seen)
             if number < _ANSWERS:
@@ -98,46 +100,46 @@ class Ledger:
 
         return ask
 
-    def _begin(self, node: Any) -> Pass | None:
+    def _begin(self, node: object) -> PassRecord | None:
         """Returns where to note a pass over a node; None if it is not noted."""
         number = self._numbers.get(id(node), "made" if self._is_common else "")
         if not number or len(self.passes) == _PASSES:
             return None
         count = self._counts[number] = self._counts.get(number, -1) + 1
-        noted = self.passes[f"{number}.{count}"] = Pass(str(node))
+        noted = self.passes[f"{number}.{count}"] = PassRecord(str(node))
         return noted
 
 
 @final
 class _Thread(ambient.PerThread):
-    """The ledger of the cursors that a thread makes; None if nothing is noted."""
+    """The recorder of the cursors that a thread makes; None if nothing is noted."""
 
-    ledger: Ledger | None = None
+    recorder: Recorder | None = None
 
 
 _thread = _Thread()
 
 
-def watch(node: Any, cursor: cursors.Cursor) -> cursors.Cursor:
-    """Returns the cursor of a source; it is watched if this thread has a ledger."""
-    ledger = _thread.ledger
-    return cursor if ledger is None else ledger.watch(node, cursor)
+def watch(node: object, cursor: cursors.Cursor) -> cursors.Cursor:
+    """Returns the cursor of a source; it is watched if this thread has a recorder."""
+    recorder = _thread.recorder
+    return cursor if recorder is None else recorder.watch(node, cursor)
 
 
-def watch_answers(node: Any, predicate: Predicate) -> Predicate:
-    """Returns the predicate of a stage, watched if this thread has a ledger."""
-    ledger = _thread.ledger
-    return predicate if ledger is None else ledger.watch_answers(node, predicate)
+def watch_answers(node: object, predicate: Predicate) -> Predicate:
+    """Returns the predicate of a stage, watched if this thread has a recorder."""
+    recorder = _thread.recorder
+    return predicate if recorder is None else recorder.watch_answers(node, predicate)
 
 
-def carry(work: Callable[[], None]) -> Callable[[], None]:
+def carry_to_thread(work: Callable[[], None]) -> Callable[[], None]:
     """Returns the work of a new thread, which notes what this thread would."""
-    ledger = _thread.ledger
-    if ledger is None:
+    recorder = _thread.recorder
+    if recorder is None:
         return work
 
     def run() -> None:
-        with ledger.open():
+        with recorder.open():
             work()
 
     return run
@@ -146,20 +148,22 @@ def carry(work: Callable[[], None]) -> Callable[[], None]:
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
     """Notes nothing in the block, which reads a sample."""
-    outer, _thread.ledger = _thread.ledger, None
+    outer, _thread.recorder = _thread.recorder, None
     try:
         yield
     finally:
-        _thread.ledger = outer
+        _thread.recorder = outer
 
 
 @final
-class _Watched(cursors.OfSource):
+class _RecordedCursor(cursors.OfSource):
     """The elements of a source, of which the first are noted."""
 
-    def __init__(self, source: cursors.Cursor, noted: Pass, has_names: bool) -> None:
+    def __init__(
+        self, source: cursors.Cursor, noted: PassRecord, has_names: bool
+    ) -> None:
         super().__init__(source)
-        self._noted: Pass | None = noted
+        self._noted: PassRecord | None = noted
         self._has_names = has_names
         self._next = 0
 
@@ -175,11 +179,11 @@ class _Watched(cursors.OfSource):
         self._note(self._noted, found, count)
         return found
 
-    def _note(self, noted: Pass, found: Sequence[Any], count: int) -> None:
+    def _note(self, noted: PassRecord, found: Sequence[Any], count: int) -> None:
         room = _ELEMENTS - len(noted.seen)
         for number, element in enumerate(found[:room], self._next):
             mark = checksum(element, self._has_names)
-            noted.seen[number] = (mark, f"{shorten(element)} (checksum {mark:08x})")
+            noted.seen[number] = (mark, describe(element, mark))
         self._next += len(found)
         if len(found) < count:
             noted.end = self._next
@@ -209,7 +213,7 @@ class _Watched(cursors.OfSource):
             self._noted = None
 
 
-def checksum(element: Any, has_names: bool = False) -> int:
+def checksum(element: object, has_names: bool = False) -> int:
     """Returns a number that differs between elements; of large ones, of a part.
 
     Args:
@@ -243,7 +247,12 @@ def _spread_part(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def shorten(element: Any) -> str:
+def describe(element: object, mark: int) -> str:
+    """Returns the first numbers or texts of an element, and its checksum."""
+    return f"{shorten(element)} (checksum {mark:08x})"
+
+
+def shorten(element: object) -> str:
     """Returns the first numbers or texts of an element, for a message.
 
     >>> shorten({"a": np.arange(9), "b": b"text"})
@@ -262,7 +271,7 @@ def shorten(element: Any) -> str:
     return ", ".join(parts)
 
 
-def _cut(x: Any) -> str:
+def _cut(x: object) -> str:
     text = repr(x)
     if len(text) <= _SHOWN_CHARACTERS:
         return text

@@ -1,4 +1,4 @@
-"""Sources that read Parquet and ArrayRecord files with Grain."""
+"""Sources that Grain reads: its own pipelines, Parquet and ArrayRecord files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ import numpy as np
 
 from unisono._src.execution import specs
 from unisono._src.foundation import errors
-from unisono._src.input.plan import cursors, elements, loader_structures, nodes
+from unisono._src.input.plan import (
+    cursors,
+    elements,
+    first_elements,
+    loader_structures,
+    nodes,
+)
+from unisono._src.input.sources import iterables
 
 
 def allow_flags() -> None:
@@ -163,7 +170,7 @@ class Parquet(nodes.Node):
         """Returns a cursor over the rows, file after file."""
         return _ParquetRows(self.files)
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         element = nodes.first_element(self)
         if element is None:
             raise ValueError(
@@ -183,7 +190,7 @@ class _Records:
     def __init__(self, source: Any, paths: Sequence[str]) -> None:
         self._source, self._paths = source, paths
 
-    def element_at(self, index: int) -> Any:
+    def element_at(self, index: int) -> object:
         return self._read([int(index)])[0]
 
     def _read(self, indices: list[int]) -> list[bytes]:
@@ -193,13 +200,13 @@ class _Records:
         except RuntimeError as e:
             raise _unreadable_error(self._paths, "ArrayRecord", e) from e
 
-    def take(self, indices: np.ndarray, allocate: nodes.Allocate = np.empty) -> Any:
+    def take(self, indices: np.ndarray, allocate: nodes.Allocate = np.empty) -> object:
         found = self._read([int(i) for i in indices])
         out = np.empty(len(found), object)
         out[:] = found
         return out
 
-    def slice(self, start: int, stop: int) -> Any:
+    def slice(self, start: int, stop: int) -> object:
         return self.take(np.arange(start, stop))
 
 
@@ -215,7 +222,7 @@ def _check_readable(path: str) -> None:
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class ArrayRecord(nodes.Indexed):
+class ArrayRecord(nodes.RowSource):
     """A source of the records of ArrayRecord files, which are cheap in any order."""
 
     files: tuple[str, ...]
@@ -233,25 +240,112 @@ class ArrayRecord(nodes.Indexed):
                 _check_readable(path)
             raise _unreadable_error(self.files, "ArrayRecord", e) from e
 
-    def cursor(self) -> cursors.Cursor:
-        """Returns a cursor over the records, in order."""
-        return nodes.RowLookup(self.rows(), self.indices())
-
     def rows(self) -> _Records:
         """Returns the records as rows."""
         return _Records(self._source, self.files)
-
-    def indices(self) -> cursors.Cursor:
-        """Returns a cursor over the numbers of all records."""
-        return cursors.Count(len(self._source))
 
     @property
     def cardinality(self) -> int:
         """Returns how many records the files have."""
         return len(self._source)
 
-    def _spec(self) -> Any:
+    def _spec(self) -> elements.Spec:
         return specs.TensorSpec((), object)
 
     def __str__(self) -> str:
         return f"ArrayRecord({len(self.files)} files)"
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class GrainLoader(iterables.Loader):
+    """A source that reads a Grain pipeline; its iterators tell their position."""
+
+    # Elements are passed on as Grain returns them, without a copy.
+    makes_new = False
+
+    def cursor(self) -> cursors.Cursor:
+        """Returns a cursor over Grain's iterator."""
+        allow_flags()
+        return first_elements.watch(self, Wrapped(iter(self.source)))
+
+    @property
+    def cardinality(self) -> int:
+        """Returns the length of the pipeline, if it has one."""
+        return iterables.length(self.source)
+
+
+@final
+class _MapDatasetElements(OfGrain):
+    """The elements of a `MapDataset`, which Grain reads in threads."""
+
+    def __init__(self, source: Any) -> None:
+        # Its position is `next_index`, a plain number, which `_pass_over` can move.
+        super().__init__(iter(source.to_iter_dataset()))
+        self._total = len(source)
+
+    def read(self, count: int) -> list[Any]:
+        try:
+            found = read(self._iterator, count)
+        except Exception:
+            self._pass_over()
+            raise
+        # Grain takes a user's StopIteration for the end; the next index tells it apart.
+        if len(found) < count and self._last is None:
+            index = self._iterator.get_state()["next_index"]
+            if index < self._total:
+                self._pass_over()
+                raise cursors.stop_iteration_error(
+                    f"Making element {index} of the MapDataset"
+                )
+        return found
+
+    def _pass_over(self) -> None:
+        """Moves past an element that could not be made.
+
+        Grain itself would stay there, and raise at every read.
+        """
+        index = self._iterator.get_state()["next_index"]
+        self._iterator.set_state({"next_index": index + 1})
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class GrainTable(iterables.Loader):
+    """A source that reads a `MapDataset`, which knows its number of elements."""
+
+    # Elements are passed on as Grain returns them, without a copy.
+    makes_new = False
+
+    def cursor(self) -> cursors.Cursor:
+        """Returns a cursor that starts from the beginning."""
+        allow_flags()
+        return first_elements.watch(self, _MapDatasetElements(self.source))
+
+    @property
+    def cardinality(self) -> int:
+        """Returns the length; unknown if a filter leaves some elements out."""
+        total = len(self.source)
+        # Grain gives an endless dataset the largest length that Python allows.
+        if total >= sys.maxsize:
+            return nodes.INFINITE
+        return nodes.UNKNOWN if _is_filtered(self.source) else total
+
+
+def _is_filtered(dataset: object) -> bool:
+    """Whether the length counts elements that a filter leaves out."""
+    return "Filter" in type(dataset).__name__ or any(
+        map(_is_filtered, getattr(dataset, "parents", ()))
+    )
+
+
+def to_node(loader: object) -> nodes.Node | None:
+    """Returns the plan of one of Grain's objects; None for anything else."""
+    grain = sys.modules.get("grain")
+    if grain is None:
+        return None
+    if isinstance(loader, grain.MapDataset):
+        return GrainTable(loader)
+    if isinstance(loader, (grain.IterDataset, grain.DataLoader)):
+        return GrainLoader(loader)
+    return None
