@@ -365,9 +365,7 @@ def _differing(w, folder):
         ),
         "loader": lambda: [np.full(4, w / 4), np.zeros(4)],
         "filter": lambda: (
-            Dataset.range(90)
-            .filter(lambda x: np.bool_(rng.random() < 0.5))
-            .batch(8)
+            Dataset.range(90).filter(lambda x: np.bool_(rng.random() < 0.5)).batch(8)
         ),
     }
 

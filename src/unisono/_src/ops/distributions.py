@@ -23,6 +23,9 @@ Numbers: TypeAlias = ArrayLike | StandsForArray | Sequence[Any]
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = ("int32", "int64")
 
+# How numbers of other distributions differ from TensorFlow's.
+OWN_NUMBERS = "Only uniform, normal and truncated normal numbers are TensorFlow's own."
+
 
 def draw_uniform(
     words: Callable[[], jax.Array], sizes: Any, minval: Any, maxval: Any, kind: Any

@@ -1,4 +1,4 @@
-"""Functions of single elements that TensorFlow has and `jax.numpy` lacks."""
+"""Applies functions of JAX to elements, after the checks that TensorFlow makes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,16 @@ from unisono._src.foundation import dtypes, errors
 from unisono._src.ops import kinds, tensors
 from unisono._src.values import jax_tapes
 from unisono._src.values.indexed_slices import IndexedSlices
+
+FLOAT_QUOTIENT = (
+    "The quotient of integers of 32 or 64 bits is float32 unless JAX has 64-bit "
+    "types; in TensorFlow it is float64."
+)
+ZERO_DIVISOR = (
+    "In a compiled function the division of integers by zero gives a number, as "
+    "everywhere in XLA; eagerly it is an error, as in TensorFlow."
+)
+
 
 _Function = Callable[..., jax.Array]
 
@@ -36,6 +46,7 @@ def apply_unary(
     return fn(x)
 
 
+@tensors.folds_constants
 def apply_binary(
     name: str, fn: _Function, x: Any, y: Any, allowed: str = kinds.NUMBERS
 ) -> jax.Array:
@@ -121,12 +132,13 @@ def divide(name: str, x: Any, y: Any, fn: _Function = jnp.true_divide) -> jax.Ar
     return fn(x, y)
 
 
+@tensors.folds_constants
 def divide_or_raise(name: str, fn: _Function, x: Any, y: Any) -> jax.Array:
     """Returns a quotient or remainder; that of integers by zero is an error eagerly."""
     x, y = tensors.to_one_type(name, x, y)
     kinds.check(name, x.dtype, kinds.REAL)
     check_shapes(name, x, y)
-    if _are_known_integers(y) and not np.all(np.asarray(y)):
+    if are_known_integers(y) and not np.all(np.asarray(y)):
         raise errors.InvalidArgumentError(f"Integer division by zero in {name}.")
     return fn(x, y)
 
@@ -139,28 +151,7 @@ def truncate_division(x: Any, y: Any) -> jax.Array:
     return jnp.trunc(x / y)
 
 
-def floor_mod(x: Any, y: Any) -> jax.Array:
-    """Returns the remainder with the sign of the divisor."""
-    return jnp.mod(x, y)
-
-
-def power(name: str, x: Any, y: Any) -> jax.Array:
-    """Returns a power of each element.
-
-    Raises:
-        InvalidArgumentError: an integer would get a negative exponent.
-    """
-    x, y = tensors.to_one_type(name, x, y)
-    kinds.check(name, x.dtype, kinds.NUMBERS)
-    check_shapes(name, x, y)
-    if _are_known_integers(y) and np.any(np.asarray(y) < 0):
-        raise errors.InvalidArgumentError(
-            "Integers to negative integer powers are not allowed."
-        )
-    return jnp.power(x, y)
-
-
-def _are_known_integers(x: Any) -> bool:
+def are_known_integers(x: Any) -> bool:
     return kinds.kind(x.dtype) == "i" and not jax_tapes.is_traced(x)
 
 
@@ -169,14 +160,6 @@ def equal(name: str, fn: _Function, x: Any, y: Any) -> jax.Array:
     x, y = tensors.to_one_type(name, x, y)
     check_shapes(name, x, y)
     return fn(x, y)
-
-
-def clip_by_value(t: Any, low: Any, high: Any) -> jax.Array:
-    """Returns the elements, those beyond two bounds replaced by the bounds."""
-    t, low, high = tensors.to_one_type("clip_by_value", t, low, high)
-    kinds.check("clip_by_value", t.dtype, kinds.REAL)
-    check_shapes("clip_by_value", t, low, high)
-    return jnp.minimum(jnp.maximum(t, low), high)
 
 
 def add_n(name: str, inputs: Sequence[Any]) -> jax.Array:
@@ -205,22 +188,6 @@ def add_n(name: str, inputs: Sequence[Any]) -> jax.Array:
     return total
 
 
-def scalar_mul(scalar: Any, x: Any) -> jax.Array:
-    """Returns an array times a number.
-
-    Raises:
-        ValueError: `scalar` is not a scalar.
-    """
-    x = tensors.tensor(x)
-    (_, factor) = tensors.to_one_type("scalar_mul", x, scalar)
-    if factor.ndim:
-        raise ValueError(
-            "The input scalar must be a 0-D value. Received shape "
-            f"{tuple(factor.shape)}."
-        )
-    return jnp.multiply(x, factor)
-
-
 def multiply_no_nan(x: Any, y: Any) -> jax.Array:
     """Returns the product, which is 0 where `y` is 0."""
     return jnp.where(y == 0, jnp.zeros((), x.dtype), x * y)
@@ -246,96 +213,9 @@ def times_unless_zero(fn: _Function) -> _Function:
     return product
 
 
-def make_complex(real: Any, imag: Any) -> jax.Array:
-    """Returns complex numbers of their real and imaginary parts."""
-    real, imag = tensors.to_one_type("complex", real, imag)
-    if kinds.kind(real.dtype) != "f" or real.dtype.itemsize < 4:
-        raise TypeError(
-            "real and imag have incorrect types: complex takes float32 or float64, "
-            f"received {real.dtype}."
-        )
-    check_shapes("complex", real, imag)
-    return jax.lax.complex(*jnp.broadcast_arrays(real, imag))
-
-
 def round_to_even(x: Any) -> jax.Array:
     """Returns the nearest whole numbers, halves to even ones."""
     return x if kinds.kind(x.dtype) == "i" else jnp.round(x)
-
-
-def global_norm(name: str, t_list: Any) -> jax.Array:
-    """Returns the square root of the sum of all squares in several arrays.
-
-    Raises:
-        TypeError: `t_list` is not a sequence.
-    """
-    if not isinstance(t_list, (list, tuple)):
-        raise TypeError(
-            f"`t_list` should be a sequence of tensors. Received {type(t_list)}."
-        )
-    found = [_rows(x) for x in t_list if x is not None]
-    for x in found:
-        kinds.check(name, x.dtype, kinds.INEXACT)
-    # TensorFlow adds up `l2_loss`, which is half of each sum; so the rounding is alike.
-    halves = jnp.stack([jnp.sum(jnp.square(jnp.abs(x))) / 2 for x in found])
-    return jnp.sqrt(jnp.sum(halves) * 2)
-
-
-def _rows(x: Any) -> jax.Array:
-    """Returns the array of a value; of `IndexedSlices` their rows only."""
-    return tensors.tensor(getattr(x, "values", x) if _is_sparse(x) else x)
-
-
-def _is_sparse(x: Any) -> bool:
-    return isinstance(x, IndexedSlices)
-
-
-def clip_by_global_norm(
-    t_list: Any, clip_norm: Any, use_norm: Any
-) -> tuple[list[Any], jax.Array]:
-    """Returns arrays scaled down to a common norm, and the norm that they had.
-
-    None stays None. If the norm is not finite, all elements become NaN.
-    """
-    norm = global_norm("clip_by_global_norm", t_list)
-    if use_norm is not None:
-        norm = tensors.tensor(use_norm)
-    (norm, limit) = tensors.to_one_type("clip_by_global_norm", norm, clip_norm)
-    # TensorFlow's formula, with its rounding. For a norm of 0 it gives 1.
-    scale = limit * jnp.minimum(1.0 / norm, jnp.ones((), norm.dtype) / limit)
-    # It is NaN if the norm is not finite, and so becomes all that it multiplies.
-    scale = scale + (norm - norm)
-    return [_scale(x, scale) for x in t_list], norm
-
-
-def _scale(x: Any, scale: jax.Array) -> Any:
-    if x is None:
-        return None
-    if _is_sparse(x):
-        values = tensors.tensor(x.values) * scale
-        return IndexedSlices(values, x.indices, x.dense_shape)
-    x = tensors.tensor(x)
-    return x * scale.astype(x.dtype)
-
-
-def clip_by_norm(t: Any, clip_norm: Any, axes: Any) -> jax.Array:
-    """Returns an array scaled down to a norm, where its own is larger."""
-    values = _rows(t)
-    values, limit = tensors.to_one_type("clip_by_norm", values, clip_norm)
-    kinds.check("clip_by_norm", values.dtype, kinds.INEXACT)
-    along = None if axes is None else tensors.sizes("clip_by_norm", "axes", axes)
-    total = tensors.call(
-        "clip_by_norm", jnp.sum, values * values, axis=along, keepdims=True
-    )
-    # The square root of 0 has no gradient.
-    is_positive = total > 0
-    safe = jnp.where(is_positive, total, jnp.ones((), total.dtype))
-    norm = jnp.where(is_positive, jnp.sqrt(safe), total)
-    clipped: Any = (values * limit) / jnp.maximum(norm, limit)
-    if _is_sparse(t):
-        clipped = IndexedSlices(clipped, t.indices, t.dense_shape)
-    made: jax.Array = clipped
-    return made
 
 
 def squared_difference(x: Any, y: Any) -> jax.Array:
@@ -356,20 +236,24 @@ def is_sorted(name: str, compare: _Function, x: Any) -> jax.Array:
     return jnp.all(compare(flat[:-1], flat[1:]))
 
 
-def polyval(coeffs: Any, x: Any) -> jax.Array:
-    """Returns the values of a polynomial, whose highest coefficient comes first.
+def global_norm(name: str, t_list: object) -> jax.Array:
+    """Returns the square root of the sum of all squares in several arrays.
 
     Raises:
-        ValueError: `coeffs` is not a list.
+        TypeError: `t_list` is not a sequence.
     """
-    if not isinstance(coeffs, (list, tuple)):
-        raise ValueError(
-            f"Argument coeffs must be list type. Received type {type(coeffs)}."
+    if not isinstance(t_list, (list, tuple)):
+        raise TypeError(
+            f"`t_list` should be a sequence of tensors. Received {type(t_list)}."
         )
-    found = tensors.tensor(x)
-    if not coeffs:
-        return jnp.zeros_like(found)
-    total = tensors.to_one_type("polyval", found, coeffs[0])[1]
-    for factor in coeffs[1:]:
-        total = tensors.to_one_type("polyval", found, factor)[1] + total * found
-    return jnp.asarray(total)
+    found = [rows_of(x) for x in t_list if x is not None]
+    for x in found:
+        kinds.check(name, x.dtype, kinds.INEXACT)
+    # TensorFlow adds up `l2_loss`, which is half of each sum; so the rounding is alike.
+    halves = jnp.stack([jnp.sum(jnp.square(jnp.abs(x))) / 2 for x in found])
+    return jnp.sqrt(jnp.sum(halves) * 2)
+
+
+def rows_of(x: object) -> jax.Array:
+    """Returns the array of a value; of `IndexedSlices` their rows only."""
+    return tensors.tensor(x.values if isinstance(x, IndexedSlices) else x)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +25,7 @@ TensorLike: TypeAlias = ArrayLike | StandsForArray | IndexedSlices | Sequence[An
 Sizes: TypeAlias = int | Sequence[Any] | np.ndarray | jax.Array
 DType: TypeAlias = Any
 
+_P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 _NUMBERS = (bool, int, float, complex)
@@ -250,7 +252,7 @@ def _kind(x: bool | int | float) -> str:
     return "b" if isinstance(x, bool) else "i" if isinstance(x, int) else "f"
 
 
-def to_one_type(name: str, *values: Any) -> list[Any]:
+def to_one_type(name: str, *values: object) -> list[jax.Array]:
     """Returns values as arrays of one type.
 
     The first array of JAX or variable decides on the type, or else the first value.
@@ -344,25 +346,29 @@ def sizes(name: str, what: str, x: Any) -> tuple[Any, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 
-def fold_constants(fn: Callable[..., _R], *args: Any) -> _R:
-    """Returns ``fn(*args)``; while a program is made, sizes stay known numbers.
+def folds_constants(fn: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Returns `fn`; while a program is made, its results of sizes stay known numbers.
 
-    `unisono.shape` gives NumPy's numbers there. What is computed from them with the
-    functions that use `fold_constants` can be a shape again.
+    `unisono.shape` gives NumPy's numbers there. What such functions compute from them
+    can be a shape again.
 
     Args:
-        fn: a function.
-        *args: its arguments.
+        fn: a function that returns an array.
     """
-    if jax_traces.is_clean() or not all(map(_is_known, args)):
-        return fn(*args)
-    with jax.ensure_compile_time_eval():
-        found: Any = fn(*args)
-    # The type of sizes. As NumPy's numbers they can be a shape again.
-    if found.dtype == dtypes.int32:
-        found = known_numbers(np.asarray(found))
-    result: _R = found
-    return result
+
+    @functools.wraps(fn)
+    def fold(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        if jax_traces.is_clean() or not all(map(_is_known, (*args, *kwargs.values()))):
+            return fn(*args, **kwargs)
+        with jax.ensure_compile_time_eval():
+            found: Any = fn(*args, **kwargs)
+        # The type of sizes. As NumPy's numbers they can be a shape again.
+        if found.dtype == dtypes.int32:
+            found = known_numbers(np.asarray(found))
+        result: _R = found
+        return result
+
+    return fold
 
 
 def known_numbers(x: np.ndarray) -> Any:
