@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import jax
@@ -490,7 +491,7 @@ def local_response_normalization(
 lrn = local_response_normalization
 
 
-def _floats(name: str, x: Any) -> jax.Array:
+def _floats(name: str, x: TensorLike) -> jax.Array:
     found = tensors.tensor(x)
     kinds.check(name, found.dtype, kinds.FLOAT)
     return found
@@ -511,7 +512,9 @@ def _relu6(x: jax.Array) -> jax.Array:
     return jnp.clip(x, 0, 6) if kinds.kind(x.dtype) == "i" else jax.nn.relu6(x)
 
 
-def _softmax(name: str, fn: Any, logits: Any, axis: Any) -> jax.Array:
+def _softmax(
+    name: str, fn: Callable[..., jax.Array], logits: TensorLike, axis: int | None
+) -> jax.Array:
     """Returns a softmax, or its logarithm, along an axis."""
     found = _floats(name, logits)
     along = axis_functions.find_axis(name, -1 if axis is None else axis, found.ndim)
@@ -519,7 +522,9 @@ def _softmax(name: str, fn: Any, logits: Any, axis: Any) -> jax.Array:
     return made
 
 
-def _logits(name: str, labels: Any, logits: Any) -> tuple[jax.Array, jax.Array]:
+def _logits(
+    name: str, labels: TensorLike | None, logits: TensorLike | None
+) -> tuple[jax.Array, jax.Array]:
     """Returns labels and logits of one type and shape.
 
     Raises:
@@ -537,9 +542,10 @@ def _logits(name: str, labels: Any, logits: Any) -> tuple[jax.Array, jax.Array]:
     return jnp.asarray(wanted), jnp.asarray(scores)
 
 
-def _noise_shape(wanted: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _noise_shape(wanted: Sizes | None, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Returns the shape of the draws."""
     if wanted is None:
         return shape
-    sizes = [n if w is None else w for w, n in zip(wanted, shape, strict=False)]
+    given = cast("Sequence[int | None]", wanted)
+    sizes = [n if w is None else w for w, n in zip(given, shape, strict=False)]
     return tensors.sizes("dropout", "noise_shape", sizes)

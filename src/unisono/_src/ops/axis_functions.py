@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +10,11 @@ import numpy as np
 
 from unisono._src.foundation import dtypes, errors
 from unisono._src.ops import elementwise, kinds, tensors
+from unisono._src.ops.tensors import DType, Sizes, TensorLike
 from unisono._src.values import jax_tapes
 
 
-def find_axis(name: str, axis: Any, rank: int) -> int:
+def find_axis(name: str, axis: Sizes | None, rank: int) -> int:
     """Returns one axis as a positive number.
 
     Raises:
@@ -31,7 +31,9 @@ def find_axis(name: str, axis: Any, rank: int) -> int:
     return int(found % rank)
 
 
-def check_bounds(name: str, indices: Any, size: Any, low: int = 0) -> None:
+def check_bounds(
+    name: str, indices: jax.Array, size: int | Sequence[int], low: int = 0
+) -> None:
     """Raises `InvalidArgumentError` unless known positions are from `low` to `size`."""
     # In a program positions are not known yet, and accelerators do not check them, as
     # in TensorFlow.
@@ -48,9 +50,10 @@ def check_bounds(name: str, indices: Any, size: Any, low: int = 0) -> None:
 
 
 _Function = Callable[..., jax.Array]
+_Axes = tuple[int, ...] | None
 
 
-def find_axes(name: str, axis: Any, rank: int) -> tuple[int, ...] | None:
+def find_axes(name: str, axis: Sizes | None, rank: int) -> tuple[int, ...] | None:
     """Returns the axes of a reduction as positive numbers; None for all of them.
 
     Raises:
@@ -72,9 +75,9 @@ def find_axes(name: str, axis: Any, rank: int) -> tuple[int, ...] | None:
 def reduce(
     name: str,
     fn: _Function,
-    x: Any,
-    axis: Any,
-    keepdims: Any,
+    x: TensorLike,
+    axis: Sizes | None,
+    keepdims: bool,
     allowed: str = kinds.NUMBERS,
 ) -> jax.Array:
     """Returns a reduction over axes.
@@ -99,17 +102,17 @@ def reduce(
     return fn(x, axis=axes, keepdims=bool(keepdims))
 
 
-def add_up(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
+def add_up(x: jax.Array, axis: _Axes, keepdims: bool) -> jax.Array:
     """Returns the sum, of the type of the elements."""
     return jnp.sum(x, axis, x.dtype, keepdims=keepdims)
 
 
-def product(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
+def product(x: jax.Array, axis: _Axes, keepdims: bool) -> jax.Array:
     """Returns the product, of the type of the elements."""
     return jnp.prod(x, axis, x.dtype, keepdims=keepdims)
 
 
-def mean(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
+def mean(x: jax.Array, axis: _Axes, keepdims: bool) -> jax.Array:
     """Returns the mean, of the type of the elements; that of integers is cut off."""
     if kinds.kind(x.dtype) != "i":
         return jnp.mean(x, axis, keepdims=keepdims)
@@ -123,24 +126,26 @@ def mean(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
     return found.astype(x.dtype)
 
 
-def largest(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
+def largest(x: jax.Array, axis: _Axes, keepdims: bool) -> jax.Array:
     """Returns the largest element; the smallest number of the type if there is none."""
     return jnp.max(x, axis, keepdims=keepdims, initial=_bound(x.dtype, -1))
 
 
-def smallest(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
+def smallest(x: jax.Array, axis: _Axes, keepdims: bool) -> jax.Array:
     """Returns the smallest element; the largest number of the type if there is none."""
     return jnp.min(x, axis, keepdims=keepdims, initial=_bound(x.dtype, 1))
 
 
-def _bound(dtype: Any, sign: int) -> Any:
+def _bound(dtype: np.dtype, sign: int) -> np.ndarray:
     if kinds.kind(dtype) == "f":
         return np.asarray(sign * np.inf, dtype)
     limits = np.iinfo(dtype)
     return np.asarray(limits.max if sign > 0 else limits.min, dtype)
 
 
-def variance(name: str, x: Any, axis: Any, keepdims: Any) -> jax.Array:
+def variance(
+    name: str, x: TensorLike, axis: Sizes | None, keepdims: bool | None
+) -> jax.Array:
     """Returns the mean squared distance from the mean.
 
     Raises:
@@ -152,7 +157,7 @@ def variance(name: str, x: Any, axis: Any, keepdims: Any) -> jax.Array:
     return jnp.var(x, axes, keepdims=bool(keepdims))
 
 
-def euclidean_norm(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
+def euclidean_norm(x: jax.Array, axis: _Axes, keepdims: bool) -> jax.Array:
     """Returns the square root of the sum of squares, of the type of the elements."""
     if kinds.kind(x.dtype) == "i":
         wide = add_up(x * x, axis, keepdims).astype(jnp.float32)
@@ -162,7 +167,9 @@ def euclidean_norm(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
     )
 
 
-def position(name: str, fn: _Function, x: Any, axis: Any, dtype: Any) -> jax.Array:
+def position(
+    name: str, fn: _Function, x: TensorLike, axis: int | None, dtype: DType
+) -> jax.Array:
     """Returns the positions of the largest or smallest elements along an axis.
 
     Raises:
@@ -185,7 +192,13 @@ def position(name: str, fn: _Function, x: Any, axis: Any, dtype: Any) -> jax.Arr
 
 
 def cumulate(
-    name: str, fn: _Function, start: float, x: Any, axis: Any, exclusive: Any, back: Any
+    name: str,
+    fn: _Function,
+    start: float,
+    x: TensorLike,
+    axis: int,
+    exclusive: bool,
+    back: bool,
 ) -> jax.Array:
     """Returns running sums, products or the like along an axis.
 

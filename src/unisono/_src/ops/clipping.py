@@ -125,7 +125,7 @@ def clip_by_global_norm(
     return [_scale(x, scale) for x in t_list], norm
 
 
-def _scale(x: Any, scale: jax.Array) -> Any:
+def _scale(x: TensorLike | None, scale: jax.Array) -> jax.Array | IndexedSlices | None:
     if x is None:
         return None
     if isinstance(x, IndexedSlices):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -12,6 +9,7 @@ from unisono._src.foundation import errors
 from unisono._src.foundation.tensorflow_names.everyday import array_function
 from unisono._src.ops import kinds, tensors, windows
 from unisono._src.ops.tensors import Sizes, TensorLike
+from unisono._src.ops.windows import Padding
 
 __all__ = [
     "atrous_conv2d",
@@ -28,13 +26,16 @@ __all__ = [
     "space_to_depth",
 ]
 
+# Strides, paddings and dilations.
+_How = tuple[tuple[int, ...], str | windows.Pairs, tuple[int, ...]]
+
 
 @array_function("nn.conv1d")
 def conv1d(
     input: TensorLike,
     filters: TensorLike,
     stride: Sizes,
-    padding: str | Sequence[Any],
+    padding: Padding,
     data_format: str = "NWC",
     dilations: Sizes | None = None,
     name: str | None = None,
@@ -50,7 +51,7 @@ def conv2d(
     input: TensorLike,
     filters: TensorLike,
     strides: Sizes,
-    padding: str | Sequence[Any],
+    padding: Padding,
     data_format: str = "NHWC",
     dilations: Sizes | None = None,
     name: str | None = None,
@@ -66,7 +67,7 @@ def conv3d(
     input: TensorLike,
     filters: TensorLike,
     strides: Sizes,
-    padding: str | Sequence[Any],
+    padding: Padding,
     data_format: str = "NDHWC",
     dilations: Sizes | None = None,
     name: str | None = None,
@@ -83,7 +84,7 @@ def conv1d_transpose(
     filters: TensorLike,
     output_shape: Sizes,
     strides: Sizes,
-    padding: str | Sequence[Any] = "SAME",
+    padding: Padding = "SAME",
     data_format: str = "NWC",
     dilations: Sizes | None = None,
     name: str | None = None,
@@ -108,7 +109,7 @@ def conv2d_transpose(
     filters: TensorLike,
     output_shape: Sizes,
     strides: Sizes,
-    padding: str | Sequence[Any] = "SAME",
+    padding: Padding = "SAME",
     data_format: str = "NHWC",
     dilations: Sizes | None = None,
     name: str | None = None,
@@ -133,7 +134,7 @@ def conv3d_transpose(
     filters: TensorLike,
     output_shape: Sizes,
     strides: Sizes,
-    padding: str | Sequence[Any] = "SAME",
+    padding: Padding = "SAME",
     data_format: str = "NDHWC",
     dilations: Sizes | None = None,
     name: str | None = None,
@@ -157,7 +158,7 @@ def convolution(
     input: TensorLike,
     filters: TensorLike,
     strides: Sizes | None = None,
-    padding: str | Sequence[Any] = "VALID",
+    padding: Padding = "VALID",
     data_format: str | None = None,
     dilations: Sizes | None = None,
     name: str | None = None,
@@ -178,7 +179,7 @@ def depthwise_conv2d(
     input: TensorLike,
     filter: TensorLike,
     strides: Sizes,
-    padding: str | Sequence[Any],
+    padding: Padding,
     data_format: str | None = None,
     dilations: Sizes | None = None,
     name: str | None = None,
@@ -209,7 +210,7 @@ def separable_conv2d(
     depthwise_filter: TensorLike,
     pointwise_filter: TensorLike,
     strides: Sizes,
-    padding: str | Sequence[Any],
+    padding: Padding,
     data_format: str | None = None,
     dilations: Sizes | None = None,
     name: str | None = None,
@@ -289,7 +290,7 @@ def _convolve(
     layout: windows.Layout,
     x: jax.Array,
     kernel: jax.Array,
-    how: tuple[Any, Any, Any],
+    how: _How,
     groups: int,
 ) -> jax.Array:
     strides, padding, dilations = how
@@ -311,12 +312,12 @@ def _convolve(
 def _convolve_space(
     name: str,
     rank: int,
-    x: Any,
-    filters: Any,
-    strides: Any,
-    padding: Any,
+    x: TensorLike,
+    filters: TensorLike,
+    strides: Sizes | None,
+    padding: Padding,
     data_format: str | None,
-    dilations: Any,
+    dilations: Sizes | None,
 ) -> jax.Array:
     """Returns a convolution over one, two or three axes.
 
@@ -352,7 +353,7 @@ def _convolve_space(
 
 
 def _operands(
-    layout: windows.Layout, x: Any, filters: Any
+    layout: windows.Layout, x: TensorLike, filters: TensorLike
 ) -> tuple[jax.Array, jax.Array]:
     """Returns input and kernel as arrays with the right numbers of axes."""
     found, kernel = tensors.to_one_type(layout.name, x, filters)
@@ -369,13 +370,13 @@ def _operands(
 def _transpose(
     name: str,
     rank: int,
-    x: Any,
-    filters: Any,
-    output_shape: Any,
-    strides: Any,
-    padding: Any,
+    x: TensorLike,
+    filters: TensorLike,
+    output_shape: Sizes,
+    strides: Sizes,
+    padding: Padding,
     data_format: str | None,
-    dilations: Any,
+    dilations: Sizes | None,
 ) -> jax.Array:
     """Returns the transpose of a convolution: its gradient for the input `x`.
 

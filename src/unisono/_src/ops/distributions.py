@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import export
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from unisono._src.foundation import errors, jax_types
 from unisono._src.ops import random_state
@@ -28,7 +28,11 @@ OWN_NUMBERS = "Only uniform, normal and truncated normal numbers are TensorFlow'
 
 
 def draw_uniform(
-    words: Callable[[], jax.Array], sizes: Any, minval: Any, maxval: Any, kind: Any
+    words: Callable[[], jax.Array],
+    sizes: tuple[int, ...],
+    minval: Numbers | None,
+    maxval: Numbers | None,
+    kind: np.dtype,
 ) -> jax.Array:
     """Returns uniform numbers; takes the words only after the arguments are checked."""
     if kind.kind == "i":
@@ -51,7 +55,7 @@ def shuffle_rows(array: jax.Array, words: jax.Array) -> jax.Array:
     return array[jnp.lexsort((drawn[:, 0], drawn[:, 1]))]
 
 
-def check_logits(logits: Any) -> jax.Array:
+def check_logits(logits: Numbers) -> jax.Array:
     """Returns logits as a matrix of floats.
 
     Raises:
@@ -66,7 +70,7 @@ def check_logits(logits: Any) -> jax.Array:
 
 
 def draw_classes(
-    logits: jax.Array, count: int, words: jax.Array, dtype: Any
+    logits: jax.Array, count: int, words: jax.Array, dtype: DTypeLike | None
 ) -> jax.Array:
     """Returns `count` classes for each row of logits."""
     key = random_state.key_of(words)
@@ -79,26 +83,32 @@ def draw_classes(
     return found
 
 
-def join_parameters(alpha: Any, beta: Any, kind: Any) -> Any:
+def join_parameters(
+    alpha: Numbers, beta: Numbers | None, kind: np.dtype
+) -> list[jax.Array]:
     """Returns the parameters of a gamma distribution as arrays of one shape."""
     scale = to_number(1.0 if beta is None else beta, kind)
     return jnp.broadcast_arrays(to_number(alpha, kind), scale)
 
 
-def draw_gamma(words: jax.Array, sizes: Any, a: Any, b: Any, kind: Any) -> jax.Array:
+def draw_gamma(
+    words: jax.Array, sizes: tuple[int, ...], a: jax.Array, b: jax.Array, kind: np.dtype
+) -> jax.Array:
     """Returns numbers of a gamma distribution with shape `a` and rate `b`."""
     drawn = jax.random.gamma(random_state.key_of(words), a, sizes, kind)
     found: jax.Array = drawn / b
     return found
 
 
-def scale(drawn: Any, mean: Any, stddev: Any, kind: Any) -> jax.Array:
+def scale(
+    drawn: jax.Array, mean: Numbers, stddev: Numbers, kind: np.dtype
+) -> jax.Array:
     """Returns standard normal numbers with another mean and deviation."""
     found: jax.Array = drawn * to_number(stddev, kind) + to_number(mean, kind)
     return found
 
 
-def check_shape(shape: Any) -> tuple[int, ...]:
+def check_shape(shape: Shape) -> tuple[int, ...]:
     """Returns a shape, which must be known when a program is compiled.
 
     Raises:
@@ -138,7 +148,7 @@ def check_ending(sizes: tuple[int, ...], ending: tuple[int, ...]) -> None:
         )
 
 
-def check_type(dtype: Any, allowed: tuple[str, ...]) -> np.dtype[Any]:
+def check_type(dtype: DTypeLike, allowed: tuple[str, ...]) -> np.dtype[Any]:
     """Returns the type that JAX has for an allowed type; raises `ValueError` else."""
     kind = np.dtype(dtype)
     if kind.name not in allowed:
@@ -150,24 +160,24 @@ def check_type(dtype: Any, allowed: tuple[str, ...]) -> np.dtype[Any]:
     return found
 
 
-def check_float_type(dtype: Any) -> np.dtype[Any]:
+def check_float_type(dtype: DTypeLike) -> np.dtype[Any]:
     """Returns the type that JAX has for a type of floats; raises `TypeError` else."""
     if np.dtype(dtype).name not in FLOATS:
         raise TypeError(f"Expected a type of floats, received {np.dtype(dtype)}.")
     return check_type(dtype, FLOATS)
 
 
-def to_array(value: Any) -> jax.Array:
+def to_array(value: Numbers) -> jax.Array:
     """Returns the array of a value."""
     return jnp.asarray(operand(value))
 
 
-def to_number(value: Any, kind: Any) -> jax.Array:
+def to_number(value: Numbers, kind: np.dtype) -> jax.Array:
     """Returns the array of a value, in a type."""
     return jnp.asarray(operand(value), kind)
 
 
-def _check_range(low: Any, high: Any) -> None:
+def _check_range(low: jax.Array, high: jax.Array) -> None:
     # Values that only the program knows cannot be checked here.
     if isinstance(low, jax.core.Tracer) or isinstance(high, jax.core.Tracer):
         return

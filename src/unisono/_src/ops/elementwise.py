@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +10,7 @@ import numpy as np
 
 from unisono._src.foundation import dtypes, errors
 from unisono._src.ops import kinds, tensors
+from unisono._src.ops.tensors import TensorLike
 from unisono._src.values import jax_tapes
 from unisono._src.values.indexed_slices import IndexedSlices
 
@@ -28,7 +28,7 @@ _Function = Callable[..., jax.Array]
 
 
 def apply_unary(
-    name: str, fn: _Function, x: Any, allowed: str = kinds.NUMBERS
+    name: str, fn: _Function, x: TensorLike, allowed: str = kinds.NUMBERS
 ) -> jax.Array:
     """Applies a function to each element.
 
@@ -48,7 +48,7 @@ def apply_unary(
 
 @tensors.folds_constants
 def apply_binary(
-    name: str, fn: _Function, x: Any, y: Any, allowed: str = kinds.NUMBERS
+    name: str, fn: _Function, x: TensorLike, y: TensorLike, allowed: str = kinds.NUMBERS
 ) -> jax.Array:
     """Applies a function to the elements of two arrays of one type.
 
@@ -69,7 +69,7 @@ def apply_binary(
     return fn(x, y)
 
 
-def check_shapes(name: str, *arrays: Any) -> None:
+def check_shapes(name: str, *arrays: jax.Array) -> None:
     """Raises `InvalidArgumentError` unless arrays can be broadcast together."""
     # The most frequent cases, without a search: one shape, and scalars.
     if len({x.shape for x in arrays if x.shape}) <= 1:
@@ -83,14 +83,14 @@ def check_shapes(name: str, *arrays: Any) -> None:
         ) from None
 
 
-def apply_logical(name: str, fn: _Function, *values: Any) -> jax.Array:
+def apply_logical(name: str, fn: _Function, *values: TensorLike) -> jax.Array:
     """Applies a logical function to arrays of bools."""
     found = [as_bools(name, x) for x in values]
     check_shapes(name, *found)
     return fn(*found)
 
 
-def as_bools(name: str, x: Any) -> jax.Array:
+def as_bools(name: str, x: object) -> jax.Array:
     """Returns an array of bools.
 
     Raises:
@@ -105,7 +105,9 @@ def as_bools(name: str, x: Any) -> jax.Array:
     return tensors.tensor(x, dtypes.bool)
 
 
-def divide(name: str, x: Any, y: Any, fn: _Function = jnp.true_divide) -> jax.Array:
+def divide(
+    name: str, x: TensorLike, y: TensorLike, fn: _Function = jnp.true_divide
+) -> jax.Array:
     """Returns the quotient; that of integers is a float.
 
     Args:
@@ -133,7 +135,9 @@ def divide(name: str, x: Any, y: Any, fn: _Function = jnp.true_divide) -> jax.Ar
 
 
 @tensors.folds_constants
-def divide_or_raise(name: str, fn: _Function, x: Any, y: Any) -> jax.Array:
+def divide_or_raise(
+    name: str, fn: _Function, x: TensorLike, y: TensorLike
+) -> jax.Array:
     """Returns a quotient or remainder; that of integers by zero is an error eagerly."""
     x, y = tensors.to_one_type(name, x, y)
     kinds.check(name, x.dtype, kinds.REAL)
@@ -143,7 +147,7 @@ def divide_or_raise(name: str, fn: _Function, x: Any, y: Any) -> jax.Array:
     return fn(x, y)
 
 
-def truncate_division(x: Any, y: Any) -> jax.Array:
+def truncate_division(x: jax.Array, y: jax.Array) -> jax.Array:
     """Returns the quotient rounded toward zero."""
     if kinds.kind(x.dtype) == "i":
         # XLA's division of integers rounds toward zero; Python's rounds down.
@@ -151,18 +155,18 @@ def truncate_division(x: Any, y: Any) -> jax.Array:
     return jnp.trunc(x / y)
 
 
-def are_known_integers(x: Any) -> bool:
+def are_known_integers(x: jax.Array) -> bool:
     return kinds.kind(x.dtype) == "i" and not jax_tapes.is_traced(x)
 
 
-def equal(name: str, fn: _Function, x: Any, y: Any) -> jax.Array:
+def equal(name: str, fn: _Function, x: TensorLike, y: TensorLike) -> jax.Array:
     """Returns whether elements are equal, or differ."""
     x, y = tensors.to_one_type(name, x, y)
     check_shapes(name, x, y)
     return fn(x, y)
 
 
-def add_n(name: str, inputs: Sequence[Any]) -> jax.Array:
+def add_n(name: str, inputs: Sequence[TensorLike]) -> jax.Array:
     """Returns the sum of arrays of one shape and type.
 
     Raises:
@@ -188,12 +192,12 @@ def add_n(name: str, inputs: Sequence[Any]) -> jax.Array:
     return total
 
 
-def multiply_no_nan(x: Any, y: Any) -> jax.Array:
+def multiply_no_nan(x: jax.Array, y: jax.Array) -> jax.Array:
     """Returns the product, which is 0 where `y` is 0."""
     return jnp.where(y == 0, jnp.zeros((), x.dtype), x * y)
 
 
-def divide_no_nan(x: Any, y: Any) -> jax.Array:
+def divide_no_nan(x: jax.Array, y: jax.Array) -> jax.Array:
     """Returns the quotient, which is 0 where `y` is 0."""
     # The gradient must not see the division by zero.
     is_zero = y == 0
@@ -204,7 +208,7 @@ def divide_no_nan(x: Any, y: Any) -> jax.Array:
 def times_unless_zero(fn: _Function) -> _Function:
     """Returns the function ``x * fn(y)`` that is 0 where `x` is 0."""
 
-    def product(x: Any, y: Any) -> jax.Array:
+    def product(x: jax.Array, y: jax.Array) -> jax.Array:
         is_zero = x == 0
         one = jnp.ones((), x.dtype)
         safe = jnp.where(is_zero, one, y)
@@ -213,22 +217,22 @@ def times_unless_zero(fn: _Function) -> _Function:
     return product
 
 
-def round_to_even(x: Any) -> jax.Array:
+def round_to_even(x: jax.Array) -> jax.Array:
     """Returns the nearest whole numbers, halves to even ones."""
     return x if kinds.kind(x.dtype) == "i" else jnp.round(x)
 
 
-def squared_difference(x: Any, y: Any) -> jax.Array:
+def squared_difference(x: jax.Array, y: jax.Array) -> jax.Array:
     """Returns the squares of the differences."""
     return jnp.square(x - y)
 
 
-def reciprocal_no_nan(x: Any) -> jax.Array:
+def reciprocal_no_nan(x: jax.Array) -> jax.Array:
     """Returns one divided by the elements; 0 for 0."""
     return divide_no_nan(jnp.ones_like(x), x)
 
 
-def is_sorted(name: str, compare: _Function, x: Any) -> jax.Array:
+def is_sorted(name: str, compare: _Function, x: TensorLike) -> jax.Array:
     """Returns whether each pair of neighbours, in the order of memory, is in order."""
     x = tensors.tensor(x)
     kinds.check(name, x.dtype, kinds.REAL)

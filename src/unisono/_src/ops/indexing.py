@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -366,7 +366,7 @@ def dynamic_stitch(
     return made.at[np.array([*last], int)].set(rows[np.array([*last.values()], int)])
 
 
-def _positions(name: str, indices: Any) -> jax.Array:
+def _positions(name: str, indices: TensorLike) -> jax.Array:
     """Returns positions as an array of integers."""
     found = tensors.tensor(indices)
     kinds.check(name, found.dtype, kinds.INTEGER)
@@ -381,7 +381,7 @@ def _guard(indices: jax.Array, size: int) -> jax.Array:
     return jnp.where(indices < 0, size, indices)
 
 
-def _check_known(name: str, instead: str, *arrays: Any) -> None:
+def _check_known(name: str, instead: str, *arrays: jax.Array) -> None:
     """Raises if the size of a result would depend on numbers that are not known."""
     if any(map(jax_tapes.is_traced, arrays)):
         raise TypeError(
@@ -392,7 +392,7 @@ def _check_known(name: str, instead: str, *arrays: Any) -> None:
 
 
 def _scatter(
-    name: str, method: str, tensor: Any, indices: Any, updates: Any
+    name: str, method: str, tensor: TensorLike, indices: TensorLike, updates: TensorLike
 ) -> jax.Array:
     """Returns an array with slices at given coordinates changed.
 
@@ -424,7 +424,7 @@ def _scatter(
     return change(rows, mode="drop")
 
 
-def _unique(name: str, x: Any, out_idx: Any) -> UniqueWithCounts:
+def _unique(name: str, x: TensorLike, out_idx: DType) -> UniqueWithCounts:
     """Returns the different elements of a vector, their positions and counts.
 
     Raises:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from unisono._src.foundation import dtypes, errors, wide_numbers
 from unisono._src.foundation.tensorflow_names.everyday import array_function
@@ -351,12 +352,13 @@ def one_hot(
     """
     found = tensors.tensor(indices)
     kinds.check("one_hot", found.dtype, kinds.INTEGER)
-    wanted = None if dtype is None else tensors.usable_type(dtype)
     values = [x for x in (on_value, off_value) if x is not None]
-    if wanted is None:
-        wanted = (
-            tensors.to_one_type("one_hot", *values)[0].dtype if values else "float32"
-        )
+    if dtype is not None:
+        wanted = tensors.usable_type(dtype)
+    elif values:
+        wanted = tensors.to_one_type("one_hot", *values)[0].dtype
+    else:
+        wanted = dtypes.float32
     ends = [
         tensors.to_numpy(default, wanted) if x is None else _one_hot_value(x, wanted)
         for x, default in ((on_value, True), (off_value, False))
@@ -428,13 +430,14 @@ def stop_gradient(input: TensorLike, name: str | None = None) -> jax.Array:
     return jax.lax.stop_gradient(jnp.array(tensors.tensor(input), copy=True))
 
 
-def _is_wide_integer(x: Any) -> bool:
+def _is_wide_integer(x: object) -> TypeGuard[np.ndarray]:
     """Returns whether a value is NumPy's, of integers that JAX may have no type for."""
-    is_host = isinstance(x, (np.ndarray, np.generic))
-    return is_host and x.dtype.kind in "iu" and x.dtype in wide_numbers.WIDE
+    if not isinstance(x, (np.ndarray, np.generic)):
+        return False
+    return x.dtype.kind in "iu" and x.dtype in wide_numbers.WIDE
 
 
-def _full(name: str, shape: Any, value: Any, dtype: Any) -> jax.Array:
+def _full(name: str, shape: Sizes, value: ArrayLike, dtype: DType) -> jax.Array:
     """Returns an array with one value everywhere.
 
     Raises:
@@ -448,7 +451,7 @@ def _full(name: str, shape: Any, value: Any, dtype: Any) -> jax.Array:
     return jnp.full(sizes, value, tensors.usable_type(dtype))
 
 
-def _full_like(x: Any, value: int, dtype: Any) -> jax.Array:
+def _full_like(x: TensorLike, value: int, dtype: DType) -> jax.Array:
     """Returns an array of the shape of another, with one value everywhere."""
     found = tensors.tensor(x)
     wanted = found.dtype if dtype is None else tensors.usable_type(dtype)
@@ -458,7 +461,7 @@ def _full_like(x: Any, value: int, dtype: Any) -> jax.Array:
 _RANGE_TYPES = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)
 
 
-def _known_number(x: Any) -> np.ndarray:
+def _known_number(x: TensorLike) -> np.ndarray:
     """Returns a scalar that must be known when a program is compiled."""
     given = tensors.unwrap(x)
     if jax_tapes.is_traced(given):
@@ -477,7 +480,7 @@ def _known_number(x: Any) -> np.ndarray:
     return found
 
 
-def _one_hot_value(x: Any, wanted: Any) -> Any:
+def _one_hot_value(x: TensorLike, wanted: np.dtype) -> jax.Array:
     """Returns one of the values of `one_hot`, of the type that the other has."""
     given = tensors.unwrap(x)
     if isinstance(given, jax.Array) and given.dtype != wanted:
@@ -488,7 +491,7 @@ def _one_hot_value(x: Any, wanted: Any) -> Any:
     return tensors.tensor(given, wanted)
 
 
-def _numbers(values: Any, dtype: Any) -> jax.Array:
+def _numbers(values: int | tuple[int, ...], dtype: np.dtype) -> jax.Array:
     """Returns sizes, in a form that can be a shape also while a program is made.
 
     A size that an exported program leaves open is an object, and stays one.

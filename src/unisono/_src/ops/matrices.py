@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -317,7 +316,7 @@ def cross(a: TensorLike, b: TensorLike, name: str | None = None) -> jax.Array:
     return jnp.cross(a, b)
 
 
-def to_matrices(name: str, x: Any, allowed: str = kinds.INEXACT) -> jax.Array:
+def to_matrices(name: str, x: TensorLike, allowed: str = kinds.INEXACT) -> jax.Array:
     """Returns an array of at least two axes."""
     found = tensors.tensor(x)
     kinds.check(name, found.dtype, allowed)
@@ -329,7 +328,7 @@ def to_matrices(name: str, x: Any, allowed: str = kinds.INEXACT) -> jax.Array:
     return found
 
 
-def check_square(name: str, x: Any) -> jax.Array:
+def check_square(name: str, x: TensorLike) -> jax.Array:
     """Returns the array of square matrices.
 
     Raises:
@@ -343,7 +342,7 @@ def check_square(name: str, x: Any) -> jax.Array:
     return found
 
 
-def transpose_if(x: Any, transpose: Any, adjoint: Any) -> jax.Array:
+def transpose_if(x: jax.Array, transpose: bool, adjoint: bool) -> jax.Array:
     """Returns matrices, transposed or conjugate transposed if asked."""
     if transpose and adjoint:
         raise ValueError(
@@ -356,7 +355,13 @@ def transpose_if(x: Any, transpose: Any, adjoint: Any) -> jax.Array:
 _ORDERS = ("euclidean", "fro", 1, 2, np.inf)
 
 
-def _norm(name: str, x: Any, ord: Any, axis: Any, keepdims: Any) -> jax.Array:
+def _norm(
+    name: str,
+    x: TensorLike,
+    ord: str | float,
+    axis: Sizes | None,
+    keepdims: bool | None,
+) -> jax.Array:
     """Returns the norm of vectors, or of matrices if two axes are given.
 
     Raises:
@@ -397,7 +402,7 @@ def _norm(name: str, x: Any, ord: Any, axis: Any, keepdims: Any) -> jax.Array:
     return root
 
 
-def _check_diagonal(name: str, k: Any) -> int:
+def _check_diagonal(name: str, k: Sizes) -> int:
     """Returns the number of a diagonal; refuses a range of diagonals."""
     found = tensors.require_known(name, "k", k)
     if isinstance(found, tuple):
@@ -410,7 +415,7 @@ def _check_diagonal(name: str, k: Any) -> int:
     return int(found)
 
 
-def _matrix_transpose(a: Any, conjugate: Any) -> jax.Array:
+def _matrix_transpose(a: TensorLike, conjugate: bool) -> jax.Array:
     """Returns matrices with rows and columns exchanged.
 
     Raises:

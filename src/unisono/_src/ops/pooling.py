@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +10,7 @@ import jax.numpy as jnp
 from unisono._src.foundation.tensorflow_names.everyday import array_function
 from unisono._src.ops import kinds, tensors, windows
 from unisono._src.ops.tensors import Sizes, TensorLike
+from unisono._src.ops.windows import Padding
 
 __all__ = [
     "avg_pool",
@@ -23,13 +23,16 @@ __all__ = [
     "max_pool3d",
 ]
 
+# The sizes, strides and paddings of a window.
+_Window = tuple[tuple[int, ...], tuple[int, ...], str | windows.Pairs]
+
 
 @array_function("nn.max_pool1d")
 def max_pool1d(
     input: TensorLike,
     ksize: Sizes,
     strides: Sizes,
-    padding: str | Sequence[Any],
+    padding: Padding,
     data_format: str = "NWC",
     name: str | None = None,
 ) -> jax.Array:
@@ -42,7 +45,7 @@ def max_pool2d(
     input: TensorLike,
     ksize: Sizes,
     strides: Sizes,
-    padding: str | Sequence[Any],
+    padding: Padding,
     data_format: str = "NHWC",
     name: str | None = None,
 ) -> jax.Array:
@@ -55,7 +58,7 @@ def max_pool3d(
     input: TensorLike,
     ksize: Sizes,
     strides: Sizes,
-    padding: str | Sequence[Any],
+    padding: Padding,
     data_format: str = "NDHWC",
     name: str | None = None,
 ) -> jax.Array:
@@ -68,7 +71,7 @@ def max_pool(
     input: TensorLike,
     ksize: Sizes,
     strides: Sizes,
-    padding: str | Sequence[Any],
+    padding: Padding,
     data_format: str | None = None,
     name: str | None = None,
 ) -> jax.Array:
@@ -81,7 +84,7 @@ def avg_pool1d(
     input: TensorLike,
     ksize: Sizes,
     strides: Sizes,
-    padding: str | Sequence[Any],
+    padding: Padding,
     data_format: str = "NWC",
     name: str | None = None,
 ) -> jax.Array:
@@ -94,7 +97,7 @@ def avg_pool2d(
     input: TensorLike,
     ksize: Sizes,
     strides: Sizes,
-    padding: str | Sequence[Any],
+    padding: Padding,
     data_format: str = "NHWC",
     name: str | None = None,
 ) -> jax.Array:
@@ -107,7 +110,7 @@ def avg_pool3d(
     input: TensorLike,
     ksize: Sizes,
     strides: Sizes,
-    padding: str | Sequence[Any],
+    padding: Padding,
     data_format: str = "NDHWC",
     name: str | None = None,
 ) -> jax.Array:
@@ -120,7 +123,7 @@ def avg_pool(
     input: TensorLike,
     ksize: Sizes,
     strides: Sizes,
-    padding: str | Sequence[Any],
+    padding: Padding,
     data_format: str | None = None,
     name: str | None = None,
 ) -> jax.Array:
@@ -131,11 +134,11 @@ def avg_pool(
 def _max_pool(
     name: str,
     rank: int,
-    x: Any,
-    ksize: Any,
-    strides: Any,
-    padding: Any,
-    data_format: Any,
+    x: TensorLike,
+    ksize: Sizes,
+    strides: Sizes,
+    padding: Padding,
+    data_format: str | None,
 ) -> jax.Array:
     """Returns the largest elements of windows."""
     layout = windows.Layout(name, rank, data_format)
@@ -158,11 +161,11 @@ def _max_pool(
 def _avg_pool(
     name: str,
     rank: int,
-    x: Any,
-    ksize: Any,
-    strides: Any,
-    padding: Any,
-    data_format: Any,
+    x: TensorLike,
+    ksize: Sizes,
+    strides: Sizes,
+    padding: Padding,
+    data_format: str | None,
 ) -> jax.Array:
     """Returns the means of windows; places beyond the edge do not count."""
     layout = windows.Layout(name, rank, data_format)
@@ -184,11 +187,11 @@ def _avg_pool(
 def _pool_any(
     name: str,
     pool: Callable[..., jax.Array],
-    x: Any,
-    ksize: Any,
-    strides: Any,
-    padding: Any,
-    data_format: Any,
+    x: TensorLike,
+    ksize: Sizes,
+    strides: Sizes,
+    padding: Padding,
+    data_format: str | None,
 ) -> jax.Array:
     """Returns a pooling over as many axes as the input has."""
     rank = tensors.tensor(x).ndim - 2
@@ -199,7 +202,9 @@ def _pool_any(
     return pool(name, rank, x, ksize, strides, padding, data_format)
 
 
-def _window(layout: windows.Layout, ksize: Any, strides: Any, padding: Any) -> Any:
+def _window(
+    layout: windows.Layout, ksize: Sizes, strides: Sizes, padding: Padding
+) -> _Window:
     """Returns the arguments of a window: its sizes, strides and paddings."""
     sizes = layout.full(layout.space("ksize", ksize), 1)
     steps = layout.full(layout.space("strides", strides), 1)
@@ -207,7 +212,7 @@ def _window(layout: windows.Layout, ksize: Any, strides: Any, padding: Any) -> A
     return sizes, steps, edges if isinstance(edges, str) else layout.full(edges, (0, 0))
 
 
-def _pool_input(layout: windows.Layout, x: Any, allowed: str) -> jax.Array:
+def _pool_input(layout: windows.Layout, x: TensorLike, allowed: str) -> jax.Array:
     found = tensors.tensor(x)
     kinds.check(layout.name, found.dtype, allowed)
     layout.check(found)

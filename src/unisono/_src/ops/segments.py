@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -139,7 +139,7 @@ def bincount(
         found = found.reshape(-1)
         factors = None if factors is None else factors.reshape(-1)
 
-    def count(values: jax.Array, w: Any) -> jax.Array:
+    def count(values: jax.Array, w: jax.Array | None) -> jax.Array:
         amounts = jnp.ones(values.shape, wanted) if w is None else w
         zeros = jnp.zeros(size, wanted)
         # Negative positions would count from the end.
@@ -324,7 +324,7 @@ def unsorted_segment_sqrt_n(
     )
 
 
-def _bins(found: jax.Array, minlength: Any, maxlength: Any) -> int:
+def _bins(found: jax.Array, minlength: int | None, maxlength: int | None) -> int:
     """Returns the number of bins."""
     given = {"minlength": minlength, "maxlength": maxlength}
     low, high = (
@@ -358,7 +358,7 @@ _ENDS = ("max", "min")
 
 
 def _reduce_segments(
-    name: str, how: str, data: Any, ids: Any, num: Any = None
+    name: str, how: str, data: TensorLike, ids: TensorLike, num: int | None = None
 ) -> jax.Array:
     """Returns a reduction of the rows of each segment.
 

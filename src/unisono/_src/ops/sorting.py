@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -79,7 +78,7 @@ def searchsorted(
             "must be equal but for the last axis."
         )
 
-    def search(a: Any, v: Any) -> jax.Array:
+    def search(a: jax.Array, v: jax.Array) -> jax.Array:
         return jnp.searchsorted(a, v, side=side)
 
     # One row at a time: JAX searches in one sorted vector.
@@ -145,7 +144,7 @@ def histogram_fixed_width_bins(
     return bins.astype(tensors.canonical_type(dtype))
 
 
-def _is_descending(direction: Any) -> bool:
+def _is_descending(direction: str) -> bool:
     if direction not in ("ASCENDING", "DESCENDING"):
         raise ValueError(
             "Argument `direction` should be one of 'ASCENDING' or 'DESCENDING'. "

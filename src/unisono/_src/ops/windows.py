@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any, TypeAlias, TypeVar, final
 
 import jax
 
 from unisono._src.foundation import errors
 from unisono._src.ops import tensors
+from unisono._src.ops.tensors import Sizes
+
+# "SAME", "VALID", or a pair for each axis.
+Padding: TypeAlias = str | Sequence[Any]
+Pairs: TypeAlias = tuple[tuple[int, int], ...]
+
+_T = TypeVar("_T")
 
 LETTERS = {1: "W", 2: "HW", 3: "DHW"}
 
@@ -44,7 +51,7 @@ class Layout:
                 f"received the shape {list(x.shape)}."
             )
 
-    def space(self, what: str, x: Any) -> tuple[int, ...]:
+    def space(self, what: str, x: Sizes) -> tuple[int, ...]:
         """Returns one number per axis of space; one number may stand for all axes."""
         found = tensors.sizes(self.name, what, x)
         if len(found) == 1:
@@ -68,13 +75,13 @@ class Layout:
         """The first axis of space, and the axis after the last."""
         return self.start, self.start + self.rank
 
-    def full(self, values: Sequence[Any], other: Any) -> tuple[Any, ...]:
+    def full(self, values: Sequence[_T], other: _T) -> tuple[_T, ...]:
         """Returns a value for each axis, from those of space."""
         made = [other] * (self.rank + 2)
         made[slice(*self.span)] = values
         return tuple(made)
 
-    def padding(self, padding: Any) -> Any:
+    def padding(self, padding: Padding) -> str | Pairs:
         """Returns "SAME", "VALID", or pairs for the axes of space."""
         if isinstance(padding, str):
             if padding.upper() not in ("SAME", "VALID"):
@@ -89,4 +96,5 @@ class Layout:
                 f"padding of {self.name} has a pair for each of {self.rank + 2} axes, "
                 f"received {padding!r}."
             )
-        return pairs[slice(*self.span)]
+        found: Pairs = pairs[slice(*self.span)]
+        return found
