@@ -7,12 +7,11 @@ names that the package has, of the rows of `unisono check`, or of the feature ta
 import collections
 import re
 
-from tests.architecture import sources
+from tests.architecture import everyday_names, sources
 from tests.plugins import features
 from unisono._src.cli.check import package_names, rows
 from unisono._src.foundation.tensorflow_names import families, listing
 from unisono._src.integrations import keras_renames
-from unisono._src.ops import table
 
 PAGE = sources.ROOT / "docs" / "from-tensorflow.md"
 
@@ -61,8 +60,8 @@ def _names():
 
 
 def _differences():
-    rows_of = table.NAMES.values()
-    found = {row.path: row.difference for row in rows_of if row.difference}
+    names = everyday_names.load().values()
+    found = {name.path: name.difference for name in names if name.difference}
     found |= rows.DIFFERENCES
     return _table(
         ("name", "difference"),

@@ -69,6 +69,6 @@ def test_import_leaves_rooms_that_not_every_program_enters_for_later(found):
     assert {"execution", "state", "strategies"} <= entered
     prefixes = tuple(f"unisono._src.{name}" for name in ENTERED_LATER)
     assert [name for name in found["modules"] if name.startswith(prefixes)] == []
-    # Of the everyday names only the lists: a function loads when it is first used.
+    # Of the everyday names none: a function loads when it is first used.
     ops = [name for name in found["modules"] if name.startswith("unisono._src.ops.")]
-    assert {name.split(".")[3] for name in ops} <= {"facades"}
+    assert ops == []

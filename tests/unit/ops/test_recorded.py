@@ -1,4 +1,4 @@
-"""Every row of the table gives what TensorFlow gave, for recorded calls."""
+"""Every function of arrays gives what TensorFlow gave, for recorded calls."""
 
 import inspect
 import json
@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 import unisono
+from tests.architecture import everyday_names
 from tests.unit.ops import cases
-from unisono._src.ops import table
 
 RECORDED = json.loads(
     pathlib.Path(__file__).with_name("recorded.json").read_text(encoding="utf-8")
 )
-ROWS = {row.path: row for row in table.NAMES.values() if row.call}
+ROWS = {
+    entry.path: entry for entry in everyday_names.load().values() if entry.is_of_arrays
+}
 
 # JAX has no 64-bit types unless it is told so.
 NARROW = {"int64": "int32", "uint64": "uint32", "float64": "float32"}

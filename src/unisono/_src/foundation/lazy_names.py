@@ -7,8 +7,10 @@ import importlib
 import inspect
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import final
+
+from unisono._src.foundation.tensorflow_names import everyday
 
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 
@@ -17,7 +19,9 @@ _MISSING = "unisono._src.foundation.tensorflow_names.missing"
 
 
 def make_lookups(
-    module: str, table: Mapping[str, str]
+    module: str,
+    table: Mapping[str, str],
+    everyday_modules: Sequence[str] = (),
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Returns the functions `__getattr__` and `__dir__` of a module with lazy names.
 
@@ -28,28 +32,60 @@ def make_lookups(
         module: the name of the module that has the names.
         table: for each name the module that defines it, as ``module`` or, if it is
             called otherwise there, as ``module:name``. A submodule has `module` itself.
+        everyday_modules: the modules that give further names by the decorators of
+            `tensorflow_names.everyday`. They are loaded one after the other until a
+            name is found. The module's ``__all__`` gets these names, too.
 
     >>> find, _ = make_lookups("shapes", {"circle": "math:pi"})
     >>> round(find("circle"), 2)
     3.14
     """
+    # From now on `__getattr__` gives it, with the everyday names: they are not known
+    # before all of their modules are loaded.
+    listed = vars(sys.modules[module]).pop("__all__") if everyday_modules else []
 
     def find(name: str) -> object:
-        if name not in table:
-            frame = inspect.currentframe()
-            raise _missing_error(module, name, frame.f_back if frame else None)
-        if table[name] == module:
+        found: object
+        if name == "__all__" and everyday_modules:
+            found = sorted({*listed, *_load_all()})
+        elif name not in table:
+            entry = _search(module, everyday_modules, name)
+            if entry is None:
+                frame = inspect.currentframe()
+                raise _missing_error(module, name, frame.f_back if frame else None)
+            found = entry.value
+        elif table[name] == module:
             return importlib.import_module(f"{module}.{name}")
-        where, _, there = table[name].partition(":")
-        found = getattr(importlib.import_module(where), there or name)
+        else:
+            where, _, there = table[name].partition(":")
+            found = getattr(importlib.import_module(where), there or name)
         if module in sys.modules:  # The next use needs no search.
             setattr(sys.modules[module], name, found)
         return found
 
     def list_names() -> list[str]:
-        return sorted({*vars(sys.modules[module]), *table})
+        return sorted({*vars(sys.modules[module]), *table, *_load_all(), "__all__"})
+
+    def _load_all() -> Mapping[str, everyday.EverydayName]:
+        for where in everyday_modules:
+            importlib.import_module(where)
+        return everyday.names_in(module)
 
     return find, list_names
+
+
+def _search(
+    module: str, everyday_modules: Sequence[str], name: str
+) -> everyday.EverydayName | None:
+    """Returns the everyday name of a public module, which loads its function."""
+    if name.startswith("_"):
+        return None
+    path = f"{module}.{name}".partition(".")[2]
+    for where in everyday_modules:
+        importlib.import_module(where)
+        if path in everyday.NAMES:
+            return everyday.NAMES[path]
+    return None
 
 
 def _explain(name: str) -> str | None:
@@ -102,21 +138,3 @@ def _missing_error(module: str, name: str, asker: types.FrameType | None) -> Exc
         return ImportError(f"cannot import name {name!r} from {module!r}: {more}")
     # With an object Python would add the nearest name that the module has.
     return AttributeError(f"{said}: {more}", name=name, obj=None)
-
-
-def spread(names_of: Mapping[str, str]) -> dict[str, str]:
-    """Returns the table of `make_lookups` from a list of names for each module.
-
-    Args:
-        names_of: for each module its names, with spaces between them. A name that is
-            another one in that module is followed by ``=`` and the other one.
-
-    >>> spread({"math": "pi root=sqrt"})
-    {'pi': 'math:pi', 'root': 'math:sqrt'}
-    """
-    found = {}
-    for module, text in names_of.items():
-        for entry in text.split():
-            name, _, there = entry.partition("=")
-            found[name] = f"{module}:{there or name}"
-    return found

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, SupportsIndex, TypeAlias, Union, final, overload
 
-from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 
 # By `Union`: the name of the class is a text here, and texts have no `|`.
 ShapeLike: TypeAlias = Union["TensorShape", Iterable[int | None], int, None]
@@ -25,6 +25,9 @@ class _AnyRank:
 _ANY_RANK: Final = _AnyRank()
 
 
+@everyday_name(
+    "TensorShape", difference="Shapes of arrays are plain tuples; `dims` are numbers."
+)
 @final
 class TensorShape(tuple[Any, ...]):
     """The shape of an array, in which sizes may be unknown.
@@ -346,6 +349,3 @@ def _dimension(value: object) -> int | None:
 
 def _may_be_same(a: int | None, b: int | None) -> bool:
     return a is None or b is None or a == b
-
-
-publish("unisono", TensorShape)

@@ -13,6 +13,7 @@ import jax
 
 from unisono._src.foundation import cpu_threads, jax_internals, whole_numbers
 from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 
 _NUMBER = re.compile(r"[0-9]{1,5}")
 _FORCED = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
@@ -316,6 +317,9 @@ def default_names() -> tuple[str, ...]:
     return tuple(str(_name_of(d)) for d in jax.local_devices())
 
 
+@everyday_name(
+    "config.list_logical_devices", "config.experimental.list_logical_devices"
+)
 def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
     """Returns the devices of this process, of one type if it is given.
 
@@ -349,4 +353,4 @@ def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
     return [LogicalDevice(f"/device:{n.kind}:{n.index}", n.kind) for n in names]
 
 
-publish("unisono.config", LogicalDevice, list_logical_devices, set_virtual_devices)
+publish("unisono.config", LogicalDevice, set_virtual_devices)

@@ -15,7 +15,7 @@ from typing import ClassVar, final
 import jax
 
 from unisono._src.cluster import accelerators
-from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.machines import devices
 from unisono._src.machines.devices import LogicalDevice
 
@@ -24,6 +24,7 @@ _KINDS = ("CPU", "GPU", "TPU")
 _CUDA = ("jax_cuda12_plugin", "jax_cuda13_plugin")
 
 
+@everyday_name("config.PhysicalDevice")
 @final
 @dataclasses.dataclass(frozen=True)
 class PhysicalDevice:
@@ -41,6 +42,10 @@ class PhysicalDevice:
     device_type: str
 
 
+@everyday_name(
+    "config.LogicalDeviceConfiguration",
+    "config.experimental.VirtualDeviceConfiguration",
+)
 @final
 @dataclasses.dataclass(frozen=True)
 class LogicalDeviceConfiguration:
@@ -68,6 +73,9 @@ class _Choices:
     visible: ClassVar[dict[str, list[PhysicalDevice]]] = {}
 
 
+@everyday_name(
+    "config.list_physical_devices", "config.experimental.list_physical_devices"
+)
 def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice]:
     """Returns the processors of this machine, of one type if it is given.
 
@@ -103,6 +111,7 @@ def _count(kind: str) -> int:
     return accelerators.count().get(kind, 0)
 
 
+@everyday_name("config.get_visible_devices", "config.experimental.get_visible_devices")
 def get_visible_devices(device_type: str | None = None) -> list[PhysicalDevice]:
     """Returns the processors that the program uses.
 
@@ -121,6 +130,11 @@ def get_visible_devices(device_type: str | None = None) -> list[PhysicalDevice]:
     ]
 
 
+@everyday_name(
+    "config.set_visible_devices",
+    "config.experimental.set_visible_devices",
+    difference="The CPU cannot be hidden.",
+)
 def set_visible_devices(
     devices: PhysicalDevice | Sequence[PhysicalDevice], device_type: str | None = None
 ) -> None:
@@ -174,6 +188,11 @@ def _show(chosen: list[PhysicalDevice], kind: str) -> None:
 is_started = devices.is_started
 
 
+@everyday_name(
+    "config.set_logical_device_configuration",
+    "config.experimental.set_virtual_device_configuration",
+    difference="A GPU is not split, and its memory not limited.",
+)
 def set_logical_device_configuration(
     device: PhysicalDevice, logical_devices: Sequence[LogicalDeviceConfiguration]
 ) -> None:
@@ -229,6 +248,10 @@ def set_logical_device_configuration(
     _Choices.logical[device] = wanted
 
 
+@everyday_name(
+    "config.get_logical_device_configuration",
+    "config.experimental.get_virtual_device_configuration",
+)
 def get_logical_device_configuration(
     device: PhysicalDevice,
 ) -> list[LogicalDeviceConfiguration] | None:
@@ -257,6 +280,10 @@ def _check_exists(device: PhysicalDevice) -> None:
         raise ValueError(f"Unrecognized device: {device!r}")
 
 
+@everyday_name(
+    "config.experimental.set_memory_growth",
+    difference="It counts for all GPUs of the process.",
+)
 def set_memory_growth(device: PhysicalDevice, enable: bool) -> None:
     """Lets JAX take a GPU's memory as it needs it, instead of most of it at once.
 
@@ -288,6 +315,7 @@ def set_memory_growth(device: PhysicalDevice, enable: bool) -> None:
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false" if enable else "true"
 
 
+@everyday_name("config.experimental.get_memory_growth")
 def get_memory_growth(device: PhysicalDevice) -> bool:
     """Returns whether JAX takes a GPU's memory as it needs it.
 
@@ -308,6 +336,7 @@ def get_memory_growth(device: PhysicalDevice) -> bool:
     return device.device_type == "GPU" and told in ("false", "0")
 
 
+@everyday_name("config.experimental.get_memory_info")
 def get_memory_info(device: str | LogicalDevice) -> dict[str, int]:
     """Returns the bytes that arrays take on a device: ``current`` and ``peak``.
 
@@ -329,6 +358,10 @@ def get_memory_info(device: str | LogicalDevice) -> dict[str, int]:
     }
 
 
+@everyday_name(
+    "config.experimental.get_device_details",
+    difference="A GPU has no `compute_capability`.",
+)
 def get_device_details(device: PhysicalDevice) -> dict[str, str]:
     """Returns the known details of a processor; none for a CPU.
 
@@ -353,6 +386,7 @@ def get_device_details(device: PhysicalDevice) -> dict[str, str]:
     return {"device_name": found.device_kind}
 
 
+@everyday_name("config.experimental.enable_op_determinism")
 def enable_op_determinism() -> None:
     """Makes GPUs give the same numbers in each run, before JAX has started.
 
@@ -376,6 +410,7 @@ def enable_op_determinism() -> None:
     os.environ["XLA_FLAGS"] = f"{flags} {flag}".strip()
 
 
+@everyday_name("config.experimental.enable_tensor_float_32_execution")
 def enable_tensor_float_32_execution(enabled: bool) -> None:
     """Sets whether GPUs may multiply float32 matrices with fewer bits, as they do.
 
@@ -387,6 +422,7 @@ def enable_tensor_float_32_execution(enabled: bool) -> None:
     jax.config.update("jax_default_matmul_precision", None if enabled else "float32")
 
 
+@everyday_name("config.experimental.tensor_float_32_execution_enabled")
 def tensor_float_32_execution_enabled() -> bool:
     """Returns whether GPUs may multiply float32 matrices with fewer bits.
 
@@ -395,25 +431,3 @@ def tensor_float_32_execution_enabled() -> bool:
     """
     told = getattr(jax.config, "jax_default_matmul_precision", None)
     return told not in ("float32", "highest")
-
-
-publish(
-    "unisono.config",
-    LogicalDeviceConfiguration,
-    PhysicalDevice,
-    get_logical_device_configuration,
-    get_visible_devices,
-    list_physical_devices,
-    set_logical_device_configuration,
-    set_visible_devices,
-)
-publish(
-    "unisono.config.experimental",
-    enable_op_determinism,
-    enable_tensor_float_32_execution,
-    get_device_details,
-    get_memory_growth,
-    get_memory_info,
-    set_memory_growth,
-    tensor_float_32_execution_enabled,
-)

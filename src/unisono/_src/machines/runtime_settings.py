@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import ClassVar, final
 
-from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 
 _log = logging.getLogger("unisono")
 
@@ -37,6 +37,7 @@ def tell_once(name: str, instead: str) -> None:
         _log.info("%s has no effect: %s", name, instead)
 
 
+@everyday_name("config.optimizer.set_jit", difference="It has no effect.")
 def set_jit(enabled: bool | str) -> None:
     """Keeps the setting, which has no effect: XLA compiles every `function`.
 
@@ -52,6 +53,7 @@ def set_jit(enabled: bool | str) -> None:
     tell_once("config.optimizer.set_jit", "XLA compiles every unisono.function.")
 
 
+@everyday_name("config.optimizer.get_jit")
 def get_jit() -> str:
     """Returns the setting of `set_jit`: ``"autoclustering"`` or the empty text.
 
@@ -63,6 +65,9 @@ def get_jit() -> str:
     return "autoclustering" if _Settings.jit else ""
 
 
+@everyday_name(
+    "config.optimizer.set_experimental_options", difference="It has no effect."
+)
 def set_experimental_options(options: dict[str, bool]) -> None:
     """Keeps options of TensorFlow's graph optimizer, which have no effect.
 
@@ -76,6 +81,7 @@ def set_experimental_options(options: dict[str, bool]) -> None:
     tell_once("config.optimizer.set_experimental_options", "XLA optimizes programs.")
 
 
+@everyday_name("config.optimizer.get_experimental_options")
 def get_experimental_options() -> dict[str, bool]:
     """Returns the options that `set_experimental_options` was given.
 
@@ -90,6 +96,10 @@ def get_experimental_options() -> dict[str, bool]:
 _THREADS = "XLA chooses the number of its threads."
 
 
+@everyday_name(
+    "config.threading.set_inter_op_parallelism_threads",
+    difference="It has no effect.",
+)
 def set_inter_op_parallelism_threads(num_threads: int) -> None:
     """Keeps the number, which has no effect: XLA chooses its threads.
 
@@ -100,6 +110,7 @@ def set_inter_op_parallelism_threads(num_threads: int) -> None:
     tell_once("config.threading.set_inter_op_parallelism_threads", _THREADS)
 
 
+@everyday_name("config.threading.get_inter_op_parallelism_threads")
 def get_inter_op_parallelism_threads() -> int:
     """Returns the number that was set; 0 if none was.
 
@@ -111,6 +122,10 @@ def get_inter_op_parallelism_threads() -> int:
     return _Settings.inter_op
 
 
+@everyday_name(
+    "config.threading.set_intra_op_parallelism_threads",
+    difference="It has no effect.",
+)
 def set_intra_op_parallelism_threads(num_threads: int) -> None:
     """Keeps the number, which has no effect: XLA chooses its threads.
 
@@ -121,6 +136,7 @@ def set_intra_op_parallelism_threads(num_threads: int) -> None:
     tell_once("config.threading.set_intra_op_parallelism_threads", _THREADS)
 
 
+@everyday_name("config.threading.get_intra_op_parallelism_threads")
 def get_intra_op_parallelism_threads() -> int:
     """Returns the number that was set; 0 if none was.
 
@@ -130,19 +146,3 @@ def get_intra_op_parallelism_threads() -> int:
     4
     """
     return _Settings.intra_op
-
-
-publish(
-    "unisono.config.optimizer",
-    get_experimental_options,
-    get_jit,
-    set_experimental_options,
-    set_jit,
-)
-publish(
-    "unisono.config.threading",
-    get_inter_op_parallelism_threads,
-    get_intra_op_parallelism_threads,
-    set_inter_op_parallelism_threads,
-    set_intra_op_parallelism_threads,
-)

@@ -2,40 +2,101 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation import errors
-from unisono._src.ops import elementwise, indexing, kinds, reductions, shaping, tensors
+from unisono._src.foundation.tensorflow_names.everyday import array_function
+from unisono._src.ops import (
+    axis_functions,
+    clipping,
+    elementwise,
+    indexing,
+    kinds,
+    random_draws,
+    shaping,
+    tensors,
+)
+from unisono._src.ops.tensors import Sizes, TensorLike
 from unisono._src.training import nn
 from unisono._src.values import jax_tapes
 
+__all__ = [
+    "batch_normalization",
+    "bias_add",
+    "crelu",
+    "dropout",
+    "elu",
+    "embedding_lookup",
+    "gelu",
+    "l2_loss",
+    "l2_normalize",
+    "leaky_relu",
+    "local_response_normalization",
+    "log_poisson_loss",
+    "log_softmax",
+    "lrn",
+    "moments",
+    "relu",
+    "relu6",
+    "selu",
+    "sigmoid_cross_entropy_with_logits",
+    "silu",
+    "softmax",
+    "softmax_cross_entropy_with_logits",
+    "softplus",
+    "softsign",
+    "sparse_softmax_cross_entropy_with_logits",
+    "swish",
+    "weighted_cross_entropy_with_logits",
+    "zero_fraction",
+]
 
-def _floats(name: str, x: Any) -> jax.Array:
-    found = tensors.tensor(x)
-    kinds.check(name, found.dtype, kinds.FLOAT)
-    return found
 
-
-def relu(x: jax.Array) -> jax.Array:
+@array_function("nn.relu")
+def relu(features: TensorLike, name: str | None = None) -> jax.Array:
     """Returns the elements, zero for negative ones."""
-    # JAX's function, whose gradient at 0 is 0, is for floats.
-    return (
-        jnp.maximum(x, jnp.zeros((), x.dtype))
-        if x.dtype.kind == "i"
-        else jax.nn.relu(x)
-    )
+    return elementwise.apply_unary("relu", _relu, features, kinds.REAL)
 
 
-def relu6(x: jax.Array) -> jax.Array:
+@array_function("nn.relu6")
+def relu6(features: TensorLike, name: str | None = None) -> jax.Array:
     """Returns the elements, from 0 to 6."""
-    return jnp.clip(x, 0, 6) if kinds.kind(x.dtype) == "i" else jax.nn.relu6(x)
+    return elementwise.apply_unary("relu6", _relu6, features, kinds.REAL)
 
 
-def leaky_relu(features: Any, alpha: Any) -> jax.Array:
+@array_function("nn.elu")
+def elu(features: TensorLike, name: str | None = None) -> jax.Array:
+    """Returns x, or exp(x) - 1 for negative x."""
+    return elementwise.apply_unary("elu", jax.nn.elu, features, kinds.FLOAT)
+
+
+@array_function("nn.selu")
+def selu(features: TensorLike, name: str | None = None) -> jax.Array:
+    """Returns the scaled exponential linear unit."""
+    return elementwise.apply_unary("selu", jax.nn.selu, features, kinds.FLOAT)
+
+
+@array_function("nn.softplus", "math.softplus")
+def softplus(features: TensorLike, name: str | None = None) -> jax.Array:
+    """Returns log(1 + exp(x))."""
+    return elementwise.apply_unary("softplus", jax.nn.softplus, features, kinds.FLOAT)
+
+
+@array_function("nn.softsign", "math.softsign")
+def softsign(features: TensorLike, name: str | None = None) -> jax.Array:
+    """Returns `x / (1 + |x|)`."""
+    return elementwise.apply_unary("softsign", jax.nn.soft_sign, features, kinds.FLOAT)
+
+
+@array_function("nn.leaky_relu")
+def leaky_relu(
+    features: TensorLike, alpha: float = 0.2, name: str | None = None
+) -> jax.Array:
     """Returns the elements, negative ones times `alpha`."""
     found = tensors.tensor(features)
     kinds.check("leaky_relu", found.dtype, kinds.REAL)
@@ -45,23 +106,31 @@ def leaky_relu(features: Any, alpha: Any) -> jax.Array:
     return jnp.where(found > 0, found, found * factor)
 
 
-def crelu(features: Any, axis: Any) -> jax.Array:
-    """Returns the positive parts of `x` and of `-x`, joined along an axis."""
+@array_function("nn.crelu")
+def crelu(features: TensorLike, axis: int = -1, name: str | None = None) -> jax.Array:
+    """Returns the positive parts of x and of -x, side by side."""
     found = tensors.tensor(features)
     kinds.check("crelu", found.dtype, kinds.SIGNED)
-    along = shaping.find_axis("crelu", axis, found.ndim)
-    return relu(jnp.concatenate([found, -found], along))
+    along = axis_functions.find_axis("crelu", axis, found.ndim)
+    return _relu(jnp.concatenate([found, -found], along))
 
 
-def silu(features: Any, beta: Any) -> jax.Array:
+@array_function("nn.silu", "nn.swish")
+def silu(features: TensorLike, beta: float = 1.0) -> jax.Array:
     """Returns x * sigmoid(beta * x)."""
     found = _floats("silu", features)
     factor = jnp.asarray(tensors.unwrap(beta), found.dtype)
     return found * jax.nn.sigmoid(found * factor)
 
 
-def gelu(features: Any, approximate: Any) -> jax.Array:
-    """Returns x times the share of the normal distribution below x.
+swish = silu
+
+
+@array_function("nn.gelu")
+def gelu(
+    features: TensorLike, approximate: bool = False, name: str | None = None
+) -> jax.Array:
+    """Returns x times the share of a normal distribution below x.
 
     Raises:
         ValueError: the elements are not floats.
@@ -75,21 +144,40 @@ def gelu(features: Any, approximate: Any) -> jax.Array:
     return jax.nn.gelu(found, approximate=bool(approximate))
 
 
-def softmax(name: str, fn: Any, logits: Any, axis: Any) -> jax.Array:
-    """Returns a softmax, or its logarithm, along an axis."""
-    found = _floats(name, logits)
-    along = shaping.find_axis(name, -1 if axis is None else axis, found.ndim)
-    made: jax.Array = fn(found, axis=along)
-    return made
+@array_function("nn.softmax", "math.softmax")
+def softmax(
+    logits: TensorLike, axis: int | None = None, name: str | None = None
+) -> jax.Array:
+    """Returns probabilities along an axis.
+
+    >>> softmax([0.0, 0.0]).tolist()
+    [0.5, 0.5]
+    """
+    return _softmax("softmax", jax.nn.softmax, logits, axis)
 
 
-def l2_normalize(x: Any, axis: Any, epsilon: Any, dim: Any) -> jax.Array:
+@array_function("nn.log_softmax", "math.log_softmax")
+def log_softmax(
+    logits: TensorLike, axis: int | None = None, name: str | None = None
+) -> jax.Array:
+    """Returns the logarithms of probabilities along an axis."""
+    return _softmax("log_softmax", jax.nn.log_softmax, logits, axis)
+
+
+@array_function("nn.l2_normalize", "math.l2_normalize", "linalg.l2_normalize")
+def l2_normalize(
+    x: TensorLike,
+    axis: Sizes | None = None,
+    epsilon: float = 1e-12,
+    name: str | None = None,
+    dim: Sizes | None = None,
+) -> jax.Array:
     """Returns arrays divided by their norm over axes."""
     found = tensors.tensor(x)
     kinds.check("l2_normalize", found.dtype, kinds.INEXACT)
     if dim is not None and axis is not None:
         raise ValueError("Cannot specify both 'axis' and 'dim' in l2_normalize.")
-    axes = reductions.find_axes(
+    axes = axis_functions.find_axes(
         "l2_normalize", dim if axis is None else axis, found.ndim
     )
     total = jnp.sum(jnp.square(jnp.abs(found)), axes, keepdims=True)
@@ -97,21 +185,29 @@ def l2_normalize(x: Any, axis: Any, epsilon: Any, dim: Any) -> jax.Array:
     return found * jax.lax.rsqrt(jnp.maximum(total, limit)).astype(found.dtype)
 
 
-def zero_fraction(value: Any) -> jax.Array:
+@array_function("nn.zero_fraction", "math.zero_fraction")
+def zero_fraction(value: TensorLike, name: str | None = None) -> jax.Array:
     """Returns the share of zeros among the elements."""
     found = tensors.tensor(value)
     count = jnp.sum(found == 0, dtype=jnp.int32)
     return count.astype(jnp.float32) / jnp.asarray(found.size, jnp.float32)
 
 
-def l2_loss(t: Any) -> jax.Array:
+@array_function("nn.l2_loss")
+def l2_loss(t: TensorLike, name: str | None = None) -> jax.Array:
     """Returns half of the sum of the squares."""
     found = _floats("l2_loss", t)
     return jnp.sum(jnp.square(found)) / 2
 
 
-def bias_add(value: Any, bias: Any, data_format: Any) -> jax.Array:
-    """Returns an array plus a vector that has one element for each channel.
+@array_function("nn.bias_add")
+def bias_add(
+    value: TensorLike,
+    bias: TensorLike,
+    data_format: str | None = None,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns an array plus one number for each channel.
 
     Raises:
         ValueError: the format is unknown.
@@ -135,32 +231,44 @@ def bias_add(value: Any, bias: Any, data_format: Any) -> jax.Array:
     return jnp.add(found, jnp.reshape(extra, shape))
 
 
+@array_function("nn.moments")
 def moments(
-    x: Any, axes: Any, shift: Any, keepdims: Any
+    x: TensorLike,
+    axes: Sizes | None,
+    shift: TensorLike | None = None,
+    keepdims: bool = False,
+    name: str | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Returns mean and variance over axes."""
     found = tensors.tensor(x)
     kinds.check("moments", found.dtype, kinds.NUMBERS)
-    along = reductions.find_axes("moments", axes, found.ndim)
+    along = axis_functions.find_axes("moments", axes, found.ndim)
     # TensorFlow sums half precision in float32.
     wide = found.astype(jnp.float32) if found.dtype == jnp.float16 else found
-    mean = reductions.mean(wide, along, True)
+    mean = axis_functions.mean(wide, along, True)
     # The gradient of the variance by the mean is zero, so it is left out.
     distance = jnp.square(wide - jax.lax.stop_gradient(mean))
-    variance = reductions.mean(distance, along, bool(keepdims))
+    variance = axis_functions.mean(distance, along, bool(keepdims))
     mean = mean if keepdims else jnp.squeeze(mean, along)
     return mean.astype(found.dtype), variance.astype(found.dtype)
 
 
+@array_function("nn.batch_normalization")
 def batch_normalization(
-    x: Any, mean: Any, variance: Any, offset: Any, scale: Any, epsilon: Any
+    x: TensorLike,
+    mean: TensorLike,
+    variance: TensorLike,
+    offset: TensorLike | None,
+    scale: TensorLike | None,
+    variance_epsilon: float,
+    name: str | None = None,
 ) -> jax.Array:
-    """Returns an array that is normalized by given moments, then scaled and shifted."""
+    """Returns a normalized, scaled, shifted array."""
     found, middle, spread = tensors.to_one_type(
         "batch_normalization", x, mean, variance
     )
     kinds.check("batch_normalization", found.dtype, kinds.FLOAT)
-    factor = jax.lax.rsqrt(spread + jnp.asarray(epsilon, found.dtype))
+    factor = jax.lax.rsqrt(spread + jnp.asarray(variance_epsilon, found.dtype))
     if scale is not None:
         factor = factor * tensors.to_one_type("batch_normalization", found, scale)[1]
     # Joined first, as in TensorFlow: the array itself is multiplied and added to once.
@@ -173,26 +281,248 @@ def batch_normalization(
     return made
 
 
-def embedding_lookup(params: Any, ids: Any, max_norm: Any) -> jax.Array:
-    """Returns rows of a table, which may be given in parts, by their numbers.
+@array_function(
+    "nn.dropout",
+    difference="It draws other numbers than TensorFlow, others on each replica.",
+)
+def dropout(
+    x: TensorLike,
+    rate: float | TensorLike,
+    noise_shape: Sizes | None = None,
+    seed: int | None = None,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns an array with a share of elements set to zero.
+
+    Args:
+        x: an array of floats.
+        rate: the share, from 0 to below 1.
+        noise_shape: the shape of the draws, which are broadcast; None for that of `x`,
+            and None for a size is the size of `x`.
+        seed: a seed for this operation; see `unisono.random.set_seed`.
+        name: has no effect.
+
+    Raises:
+        ValueError: the elements are not floats, or `rate` is out of range.
+    """
+    found = tensors.tensor(x)
+    if kinds.kind(found.dtype) != "f":
+        raise ValueError(
+            "`x.dtype` must be a floating point tensor as `x` will be scaled. "
+            f"Received: x_dtype={found.dtype}."
+        )
+    given = tensors.unwrap(rate)
+    if isinstance(given, (int, float)):
+        if not 0 <= given < 1:
+            raise ValueError(
+                "`rate` must be a scalar tensor or a float in the range [0, 1). "
+                f"Received: rate={rate}."
+            )
+        if given == 0:
+            return found
+    share = jnp.asarray(given, found.dtype)
+    # Replicas draw different numbers.
+    draws = random_draws.uniform(_noise_shape(noise_shape, found.shape), seed=seed)
+    kept = draws.astype(found.dtype) >= share
+    return jnp.where(kept, found / (1 - share), jnp.zeros((), found.dtype))
+
+
+@array_function(
+    "nn.embedding_lookup",
+    difference=(
+        "In a compiled function a row that is not there reads as zeros, as on "
+        "TensorFlow's accelerators."
+    ),
+)
+def embedding_lookup(
+    params: TensorLike,
+    ids: TensorLike,
+    max_norm: float | None = None,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns rows of a table by their numbers.
 
     Raises:
         ValueError: there are no parts.
     """
     if nn.has_rows_elsewhere(params):
-        return nn.embedding_lookup(params, ids, max_norm)
+        return nn.embedding_lookup(cast("Any", params), cast("Any", ids), max_norm)
     parts = params if isinstance(params, (list, tuple)) else [params]
     if not parts:
         raise ValueError("Must specify non-empty `params` in embedding_lookup.")
     table = tensors.tensor(parts[0]) if len(parts) == 1 else shaping.concat(parts, 0)
-    rows = indexing.gather(table, ids, 0, 0)
+    rows = indexing.gather(table, ids, axis=0)
     if max_norm is None:
         return rows
     axes = tuple(range(jnp.ndim(tensors.tensor(ids)), rows.ndim))
-    return elementwise.clip_by_norm(rows, max_norm, axes)
+    return clipping.clip_by_norm(rows, max_norm, axes)
 
 
-def _logits(name: str, labels: Any, logits: Any) -> tuple[jax.Array, jax.Array]:
+@array_function("nn.softmax_cross_entropy_with_logits")
+def softmax_cross_entropy_with_logits(
+    labels: TensorLike, logits: TensorLike, axis: int = -1, name: str | None = None
+) -> jax.Array:
+    """Returns the cross entropy between probabilities and a softmax."""
+    name = "softmax_cross_entropy_with_logits"
+    scores = tensors.tensor(logits)
+    wanted = tensors.tensor(labels)
+    kinds.check(name, scores.dtype, kinds.FLOAT)
+    kinds.check(name, wanted.dtype, kinds.REAL)
+    wanted = wanted.astype(scores.dtype)
+    elementwise.check_shapes(name, wanted, scores)
+    along = axis_functions.find_axis(name, axis, scores.ndim)
+    return -jnp.sum(wanted * jax.nn.log_softmax(scores, along), along)
+
+
+@array_function(
+    "nn.sparse_softmax_cross_entropy_with_logits",
+    difference=(
+        "In a compiled function the number of no class gives NaN, as on TensorFlow's "
+        "accelerators."
+    ),
+)
+def sparse_softmax_cross_entropy_with_logits(
+    labels: TensorLike, logits: TensorLike, name: str | None = None
+) -> jax.Array:
+    """Returns the cross entropy between class numbers and a softmax.
+
+    Raises:
+        InvalidArgumentError: eagerly, a number is none of a class.
+        ValueError: the shapes do not fit.
+    """
+    name = "sparse_softmax_cross_entropy_with_logits"
+    scores, classes = _floats(name, logits), tensors.tensor(labels)
+    kinds.check(name, classes.dtype, kinds.INTEGER)
+    if not scores.ndim or classes.shape != scores.shape[:-1]:
+        raise ValueError(
+            "`labels.shape` must equal `logits.shape` except for the last dimension. "
+            f"Received: labels.shape={classes.shape} and logits.shape={scores.shape}."
+        )
+    count = scores.shape[-1]
+    if not jax_tapes.is_traced(classes):
+        axis_functions.check_bounds(name, classes, count)
+    spread = jax.nn.log_softmax(scores, -1)
+    own = jnp.take_along_axis(spread, classes[..., None], -1, mode="fill")
+    # On accelerators TensorFlow gives NaN for the number of no class.
+    is_class = (classes >= 0) & (classes < count)
+    return jnp.where(is_class, -own[..., 0], jnp.nan)
+
+
+@array_function("nn.sigmoid_cross_entropy_with_logits")
+def sigmoid_cross_entropy_with_logits(
+    labels: TensorLike | None = None,
+    logits: TensorLike | None = None,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns the cross entropy between probabilities and sigmoids."""
+    wanted, scores = _logits("sigmoid_cross_entropy_with_logits", labels, logits)
+    # TensorFlow's form, in which no exponential can overflow.
+    return jax.nn.relu(scores) - scores * wanted + jnp.log1p(jnp.exp(-jnp.abs(scores)))
+
+
+@array_function("nn.weighted_cross_entropy_with_logits")
+def weighted_cross_entropy_with_logits(
+    labels: TensorLike,
+    logits: TensorLike,
+    pos_weight: TensorLike,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns the cross entropy; positive labels count with a weight."""
+    name = "weighted_cross_entropy_with_logits"
+    wanted, scores = _logits(name, labels, logits)
+    _, factor = tensors.to_one_type(name, scores, pos_weight)
+    weight = 1 + (factor - 1) * wanted
+    # log(1 + exp(-scores)), in a form that cannot overflow.
+    rest = jnp.log1p(jnp.exp(-jnp.abs(scores))) + jax.nn.relu(-scores)
+    return jnp.add((1 - wanted) * scores, weight * rest)
+
+
+@array_function("nn.log_poisson_loss")
+def log_poisson_loss(
+    targets: TensorLike,
+    log_input: TensorLike,
+    compute_full_loss: bool = False,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns the Poisson loss of counts for log rates."""
+    scores, counts = tensors.to_one_type("log_poisson_loss", log_input, targets)
+    kinds.check("log_poisson_loss", scores.dtype, kinds.FLOAT)
+    if scores.shape != counts.shape:
+        raise ValueError(
+            "`log_input` and `targets` must have the same shape, received "
+            f"({scores.shape} vs {counts.shape})."
+        )
+    loss: jax.Array = jnp.exp(scores) - scores * counts
+    if not compute_full_loss:
+        return loss
+    # Stirling's formula for the logarithm of the factorial; of 0 and 1 it is 0.
+    stirling = counts * jnp.log(counts) - counts + 0.5 * jnp.log(2 * np.pi * counts)
+    is_small = (counts >= 0) & (counts <= 1)
+    return loss + jnp.where(is_small, jnp.zeros((), counts.dtype), stirling)
+
+
+@array_function("nn.local_response_normalization", "nn.lrn")
+def local_response_normalization(
+    input: TensorLike,
+    depth_radius: int = 5,
+    bias: float = 1,
+    alpha: float = 1,
+    beta: float = 0.5,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns images divided by a power of the squares of nearby channels."""
+    found = _floats("local_response_normalization", input)
+    if found.ndim != 4:
+        raise errors.InvalidArgumentError(
+            "local_response_normalization takes arrays of four axes, received the "
+            f"shape {list(found.shape)}."
+        )
+    edges = [(0, 0)] * 3 + [(depth_radius, depth_radius)]
+    window = (1, 1, 1, 2 * depth_radius + 1)
+    total = jax.lax.reduce_window(
+        jnp.square(found), 0.0, jax.lax.add, window, (1, 1, 1, 1), edges
+    )
+    made: jax.Array = found / (bias + alpha * total) ** beta
+    return made
+
+
+lrn = local_response_normalization
+
+
+def _floats(name: str, x: TensorLike) -> jax.Array:
+    found = tensors.tensor(x)
+    kinds.check(name, found.dtype, kinds.FLOAT)
+    return found
+
+
+def _relu(x: jax.Array) -> jax.Array:
+    """Returns the elements, zero for negative ones."""
+    # JAX's function, whose gradient at 0 is 0, is for floats.
+    return (
+        jnp.maximum(x, jnp.zeros((), x.dtype))
+        if x.dtype.kind == "i"
+        else jax.nn.relu(x)
+    )
+
+
+def _relu6(x: jax.Array) -> jax.Array:
+    """Returns the elements, from 0 to 6."""
+    return jnp.clip(x, 0, 6) if kinds.kind(x.dtype) == "i" else jax.nn.relu6(x)
+
+
+def _softmax(
+    name: str, fn: Callable[..., jax.Array], logits: TensorLike, axis: int | None
+) -> jax.Array:
+    """Returns a softmax, or its logarithm, along an axis."""
+    found = _floats(name, logits)
+    along = axis_functions.find_axis(name, -1 if axis is None else axis, found.ndim)
+    made: jax.Array = fn(found, axis=along)
+    return made
+
+
+def _logits(
+    name: str, labels: TensorLike | None, logits: TensorLike | None
+) -> tuple[jax.Array, jax.Array]:
     """Returns labels and logits of one type and shape.
 
     Raises:
@@ -210,94 +540,10 @@ def _logits(name: str, labels: Any, logits: Any) -> tuple[jax.Array, jax.Array]:
     return jnp.asarray(wanted), jnp.asarray(scores)
 
 
-def softmax_cross_entropy(labels: Any, logits: Any, axis: Any) -> jax.Array:
-    """Returns the cross entropy between probabilities and a softmax."""
-    name = "softmax_cross_entropy_with_logits"
-    scores = tensors.tensor(logits)
-    wanted = tensors.tensor(labels)
-    kinds.check(name, scores.dtype, kinds.FLOAT)
-    kinds.check(name, wanted.dtype, kinds.REAL)
-    wanted = wanted.astype(scores.dtype)
-    elementwise.check_shapes(name, wanted, scores)
-    along = shaping.find_axis(name, axis, scores.ndim)
-    return -jnp.sum(wanted * jax.nn.log_softmax(scores, along), along)
-
-
-def sparse_softmax_cross_entropy(labels: Any, logits: Any) -> jax.Array:
-    """Returns the cross entropy between class numbers and a softmax.
-
-    Raises:
-        InvalidArgumentError: eagerly, a number is none of a class.
-        ValueError: the shapes do not fit.
-    """
-    name = "sparse_softmax_cross_entropy_with_logits"
-    scores, classes = _floats(name, logits), tensors.tensor(labels)
-    kinds.check(name, classes.dtype, kinds.INTEGER)
-    if not scores.ndim or classes.shape != scores.shape[:-1]:
-        raise ValueError(
-            "`labels.shape` must equal `logits.shape` except for the last dimension. "
-            f"Received: labels.shape={classes.shape} and logits.shape={scores.shape}."
-        )
-    count = scores.shape[-1]
-    if not jax_tapes.is_traced(classes):
-        indexing.check_bounds(name, classes, count)
-    spread = jax.nn.log_softmax(scores, -1)
-    own = jnp.take_along_axis(spread, classes[..., None], -1, mode="fill")
-    # On accelerators TensorFlow gives NaN for the number of no class.
-    is_class = (classes >= 0) & (classes < count)
-    return jnp.where(is_class, -own[..., 0], jnp.nan)
-
-
-def sigmoid_cross_entropy(labels: Any, logits: Any) -> jax.Array:
-    """Returns the cross entropy between probabilities and sigmoids."""
-    wanted, scores = _logits("sigmoid_cross_entropy_with_logits", labels, logits)
-    # TensorFlow's form, in which no exponential can overflow.
-    return jax.nn.relu(scores) - scores * wanted + jnp.log1p(jnp.exp(-jnp.abs(scores)))
-
-
-def weighted_cross_entropy(labels: Any, logits: Any, pos_weight: Any) -> jax.Array:
-    """Returns the cross entropy; positive labels count with a weight."""
-    name = "weighted_cross_entropy_with_logits"
-    wanted, scores = _logits(name, labels, logits)
-    _, factor = tensors.to_one_type(name, scores, pos_weight)
-    weight = 1 + (factor - 1) * wanted
-    # log(1 + exp(-scores)), in a form that cannot overflow.
-    rest = jnp.log1p(jnp.exp(-jnp.abs(scores))) + jax.nn.relu(-scores)
-    return jnp.add((1 - wanted) * scores, weight * rest)
-
-
-def log_poisson_loss(targets: Any, log_input: Any, is_full: Any) -> jax.Array:
-    """Returns the Poisson loss of counts for rates that are given as logarithms."""
-    scores, counts = tensors.to_one_type("log_poisson_loss", log_input, targets)
-    kinds.check("log_poisson_loss", scores.dtype, kinds.FLOAT)
-    if scores.shape != counts.shape:
-        raise ValueError(
-            "`log_input` and `targets` must have the same shape, received "
-            f"({scores.shape} vs {counts.shape})."
-        )
-    loss: jax.Array = jnp.exp(scores) - scores * counts
-    if not is_full:
-        return loss
-    # Stirling's formula for the logarithm of the factorial; of 0 and 1 it is 0.
-    stirling = counts * jnp.log(counts) - counts + 0.5 * jnp.log(2 * np.pi * counts)
-    is_small = (counts >= 0) & (counts <= 1)
-    return loss + jnp.where(is_small, jnp.zeros((), counts.dtype), stirling)
-
-
-def local_response_normalization(
-    x: Any, radius: Any, bias: Any, alpha: Any, beta: Any
-) -> jax.Array:
-    """Returns images divided by the squares of neighbouring channels."""
-    found = _floats("local_response_normalization", x)
-    if found.ndim != 4:
-        raise errors.InvalidArgumentError(
-            "local_response_normalization takes arrays of four axes, received the "
-            f"shape {list(found.shape)}."
-        )
-    edges = [(0, 0)] * 3 + [(radius, radius)]
-    window = (1, 1, 1, 2 * radius + 1)
-    total = jax.lax.reduce_window(
-        jnp.square(found), 0.0, jax.lax.add, window, (1, 1, 1, 1), edges
-    )
-    made: jax.Array = found / (bias + alpha * total) ** beta
-    return made
+def _noise_shape(wanted: Sizes | None, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the shape of the draws."""
+    if wanted is None:
+        return shape
+    given = cast("Sequence[int | None]", wanted)
+    sizes = [n if w is None else w for w, n in zip(given, shape, strict=False)]
+    return tensors.sizes("dropout", "noise_shape", sizes)

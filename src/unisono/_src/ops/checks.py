@@ -15,7 +15,7 @@ import numpy as np
 
 from unisono._src.execution import program_checks
 from unisono._src.foundation import errors
-from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.ops import tensors
 from unisono._src.ops.tensors import TensorLike
 from unisono._src.state import frames
@@ -24,6 +24,7 @@ from unisono._src.state import frames
 _ALL = 10**9
 
 
+@everyday_name("debugging.Assert", "Assert")
 def Assert(
     condition: TensorLike,
     data: Sequence[object],
@@ -127,6 +128,7 @@ def _tell_first(name: str, values: np.ndarray, count: int) -> str:
     return f"First {flat.size} elements of {name}:\n{flat}"
 
 
+@everyday_name("debugging.assert_equal", "assert_equal")
 def assert_equal(
     x: TensorLike,
     y: TensorLike,
@@ -151,6 +153,7 @@ def assert_equal(
     _compare(x, y, "==", lambda a, b: a == b, message, summarize, "assert_equal")
 
 
+@everyday_name("debugging.assert_none_equal")
 def assert_none_equal(
     x: TensorLike,
     y: TensorLike,
@@ -165,6 +168,7 @@ def assert_none_equal(
     _compare(x, y, "!=", lambda a, b: a != b, message, summarize, "assert_none_equal")
 
 
+@everyday_name("debugging.assert_less", "assert_less")
 def assert_less(
     x: TensorLike,
     y: TensorLike,
@@ -179,6 +183,7 @@ def assert_less(
     _compare(x, y, "<", lambda a, b: a < b, message, summarize, "assert_less")
 
 
+@everyday_name("debugging.assert_less_equal")
 def assert_less_equal(
     x: TensorLike,
     y: TensorLike,
@@ -193,6 +198,7 @@ def assert_less_equal(
     _compare(x, y, "<=", lambda a, b: a <= b, message, summarize, "assert_less_equal")
 
 
+@everyday_name("debugging.assert_greater", "assert_greater")
 def assert_greater(
     x: TensorLike,
     y: TensorLike,
@@ -207,6 +213,7 @@ def assert_greater(
     _compare(x, y, ">", lambda a, b: a > b, message, summarize, "assert_greater")
 
 
+@everyday_name("debugging.assert_greater_equal")
 def assert_greater_equal(
     x: TensorLike,
     y: TensorLike,
@@ -222,6 +229,7 @@ def assert_greater_equal(
     _compare(x, y, ">=", lambda a, b: a >= b, message, summarize, name)
 
 
+@everyday_name("debugging.assert_near")
 def assert_near(
     x: TensorLike,
     y: TensorLike,
@@ -280,6 +288,7 @@ def _check_sign(
     program_checks.require(f"debugging.{name}", ok, tell, (array,))
 
 
+@everyday_name("debugging.assert_positive")
 def assert_positive(
     x: TensorLike,
     message: str | None = None,
@@ -293,6 +302,7 @@ def assert_positive(
     _check_sign(x, ">", lambda a: a > 0, message, "assert_positive")
 
 
+@everyday_name("debugging.assert_non_negative")
 def assert_non_negative(
     x: TensorLike,
     message: str | None = None,
@@ -306,6 +316,7 @@ def assert_non_negative(
     _check_sign(x, ">=", lambda a: a >= 0, message, "assert_non_negative")
 
 
+@everyday_name("debugging.assert_negative")
 def assert_negative(
     x: TensorLike,
     message: str | None = None,
@@ -319,6 +330,7 @@ def assert_negative(
     _check_sign(x, "<", lambda a: a < 0, message, "assert_negative")
 
 
+@everyday_name("debugging.assert_non_positive")
 def assert_non_positive(
     x: TensorLike,
     message: str | None = None,
@@ -332,6 +344,7 @@ def assert_non_positive(
     _check_sign(x, "<=", lambda a: a <= 0, message, "assert_non_positive")
 
 
+@everyday_name("debugging.check_numerics")
 def check_numerics(
     tensor: TensorLike, message: str, name: str | None = None
 ) -> jax.Array:
@@ -368,6 +381,7 @@ def check_numerics(
     return array
 
 
+@everyday_name("debugging.assert_all_finite")
 def assert_all_finite(
     x: TensorLike, message: str, name: str | None = None
 ) -> jax.Array:
@@ -377,22 +391,3 @@ def assert_all_finite(
     [1.0, 2.0]
     """
     return check_numerics(x, message, name)
-
-
-publish(
-    "unisono.debugging",
-    Assert,
-    assert_all_finite,
-    assert_equal,
-    assert_greater,
-    assert_greater_equal,
-    assert_less,
-    assert_less_equal,
-    assert_near,
-    assert_negative,
-    assert_non_negative,
-    assert_non_positive,
-    assert_none_equal,
-    assert_positive,
-    check_numerics,
-)

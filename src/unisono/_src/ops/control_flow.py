@@ -15,15 +15,23 @@ from jax.tree_util import PyTreeDef
 
 from unisono._src.execution import program_checks
 from unisono._src.foundation import ambient, errors, nest
-from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.ops import bodies, tensors
 from unisono._src.ops.tensors import TensorLike
 from unisono._src.state import frames
+
+__all__ = [
+    "case",
+    "cond",
+    "switch_case",
+    "while_loop",
+]
 
 _R = TypeVar("_R")
 _Vars = TypeVar("_Vars", bound=Sequence[Any])
 
 
+@everyday_name("cond", difference="Compiled branches return the same shapes, too.")
 def cond(
     pred: TensorLike,
     true_fn: Callable[[], _R] | None = None,
@@ -107,6 +115,7 @@ def _tell(body: bodies.Body) -> str:
     return str(nest.map_structure(tell, body.shape)).replace("'", "")
 
 
+@everyday_name("case", difference="`exclusive` is not checked.")
 def case(
     pred_fn_pairs: Sequence[tuple[object, Callable[[], _R]]]
     | Mapping[Any, Callable[[], _R]],
@@ -168,7 +177,7 @@ def _no_case_error() -> Exception:
     )
 
 
-def _check_callable(fn: object) -> None:
+def _check_callable(fn: Callable[..., object]) -> None:
     if not callable(fn):
         raise TypeError(f"fn must be callable, got: {fn}")
 
@@ -180,6 +189,7 @@ def _switch(name: str, index: Any, branches: Sequence[Callable[[], _R]]) -> _R:
     return result
 
 
+@everyday_name("switch_case")
 def switch_case(
     branch_index: TensorLike,
     branch_fns: Sequence[Any] | Mapping[int, Callable[[], _R]],
@@ -239,6 +249,10 @@ def _branches(given: Any) -> list[Any]:
     return [by_number[i] for i in range(len(by_number))]
 
 
+@everyday_name(
+    "while_loop",
+    difference="Compiled values keep their types; gradients need a largest count.",
+)
 def while_loop(
     cond: Callable[..., Any],
     body: Callable[..., Any],
@@ -445,6 +459,3 @@ def _loop_for_gradients(goes_on: Any, advance: Any, carry: Any, most: int) -> li
 
     found, _, _ = bodies.run_scan(step, carry, [], most)
     return found
-
-
-publish("unisono", case, cond, switch_case, while_loop)

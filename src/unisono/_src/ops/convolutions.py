@@ -1,103 +1,296 @@
-"""Convolutions and pooling, with TensorFlow's formats of strides and paddings."""
+"""Convolutions, with TensorFlow's formats of strides and paddings."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 
 from unisono._src.foundation import errors
-from unisono._src.ops import kinds, tensors
+from unisono._src.foundation.tensorflow_names.everyday import array_function
+from unisono._src.ops import kinds, tensors, windows
+from unisono._src.ops.tensors import Sizes, TensorLike
+from unisono._src.ops.windows import Padding
 
-_LETTERS = {1: "W", 2: "HW", 3: "DHW"}
+__all__ = [
+    "atrous_conv2d",
+    "conv1d",
+    "conv1d_transpose",
+    "conv2d",
+    "conv2d_transpose",
+    "conv3d",
+    "conv3d_transpose",
+    "convolution",
+    "depth_to_space",
+    "depthwise_conv2d",
+    "separable_conv2d",
+    "space_to_depth",
+]
+
+# Strides, paddings and dilations.
+_How = tuple[tuple[int, ...], str | windows.Pairs, tuple[int, ...]]
 
 
-@final
-class _Layout:
-    """Where the axes of an input are.
+@array_function("nn.conv1d")
+def conv1d(
+    input: TensorLike,
+    filters: TensorLike,
+    stride: Sizes,
+    padding: Padding,
+    data_format: str = "NWC",
+    dilations: Sizes | None = None,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns a convolution over an axis."""
+    return _convolve_space(
+        "conv1d", 1, input, filters, stride, padding, data_format, dilations
+    )
 
-    Args:
-        name: the name that the program calls.
-        rank: the number of axes of space.
-        data_format: TensorFlow's letters, such as "NHWC"; None for channels last.
-    """
 
-    def __init__(self, name: str, rank: int, data_format: str | None) -> None:
-        space = _LETTERS[rank]
-        last, first = f"N{space}C", f"NC{space}"
-        self.name, self.rank = name, rank
-        self.letters = last if data_format is None else data_format
-        if self.letters not in (last, first):
-            raise ValueError(
-                f"data_format of {name} must be {last!r} or {first!r}, received "
-                f"{data_format!r}."
-            )
-        # The first axis of space: behind the batch, or behind batch and channels.
-        self.start = 2 if self.letters == first else 1
+@array_function("nn.conv2d")
+def conv2d(
+    input: TensorLike,
+    filters: TensorLike,
+    strides: Sizes,
+    padding: Padding,
+    data_format: str = "NHWC",
+    dilations: Sizes | None = None,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns a convolution over two axes."""
+    return _convolve_space(
+        "conv2d", 2, input, filters, strides, padding, data_format, dilations
+    )
 
-    def check(self, x: jax.Array) -> None:
-        """Raises `InvalidArgumentError` unless an array has all axes."""
-        if x.ndim != self.rank + 2:
-            raise errors.InvalidArgumentError(
-                f"{self.name} takes an array of {self.rank + 2} axes ({self.letters}), "
-                f"received the shape {list(x.shape)}."
-            )
 
-    def space(self, what: str, x: Any) -> tuple[int, ...]:
-        """Returns one number per axis of space; one number may stand for all axes."""
-        found = tensors.sizes(self.name, what, x)
-        if len(found) == 1:
-            return found * self.rank
-        if len(found) == self.rank:
-            return found
-        if len(found) != self.rank + 2:
-            raise ValueError(
-                f"`{what}` should be of length 1, {self.rank} or {self.rank + 2}, "
-                f"received {x!r} in {self.name}."
-            )
-        rest = [n for i, n in enumerate(found) if i not in range(*self.span)]
-        if set(rest) != {1}:
-            raise errors.InvalidArgumentError(
-                f"{self.name} has no {what} along batch and channels, received {x!r}."
-            )
-        return found[slice(*self.span)]
+@array_function("nn.conv3d")
+def conv3d(
+    input: TensorLike,
+    filters: TensorLike,
+    strides: Sizes,
+    padding: Padding,
+    data_format: str = "NDHWC",
+    dilations: Sizes | None = None,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns a convolution over three axes."""
+    return _convolve_space(
+        "conv3d", 3, input, filters, strides, padding, data_format, dilations
+    )
 
-    @property
-    def span(self) -> tuple[int, int]:
-        """The first axis of space, and the axis after the last."""
-        return self.start, self.start + self.rank
 
-    def full(self, values: Sequence[Any], other: Any) -> tuple[Any, ...]:
-        """Returns a value for each axis, from those of space."""
-        made = [other] * (self.rank + 2)
-        made[slice(*self.span)] = values
-        return tuple(made)
+@array_function("nn.conv1d_transpose")
+def conv1d_transpose(
+    input: TensorLike,
+    filters: TensorLike,
+    output_shape: Sizes,
+    strides: Sizes,
+    padding: Padding = "SAME",
+    data_format: str = "NWC",
+    dilations: Sizes | None = None,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns the transpose of `conv1d`."""
+    return _transpose(
+        "conv1d_transpose",
+        1,
+        input,
+        filters,
+        output_shape,
+        strides,
+        padding,
+        data_format,
+        dilations,
+    )
 
-    def padding(self, padding: Any) -> Any:
-        """Returns "SAME", "VALID", or pairs for the axes of space."""
-        if isinstance(padding, str):
-            if padding.upper() not in ("SAME", "VALID"):
-                raise ValueError(
-                    f"padding of {self.name} must be 'SAME', 'VALID' or a list of "
-                    f"pairs, received {padding!r}."
-                )
-            return padding.upper()
-        pairs = tensors.require_known(self.name, "padding", padding)
-        if len(pairs) != self.rank + 2 or any(len(pair) != 2 for pair in pairs):
-            raise ValueError(
-                f"padding of {self.name} has a pair for each of {self.rank + 2} axes, "
-                f"received {padding!r}."
-            )
-        return pairs[slice(*self.span)]
+
+@array_function("nn.conv2d_transpose")
+def conv2d_transpose(
+    input: TensorLike,
+    filters: TensorLike,
+    output_shape: Sizes,
+    strides: Sizes,
+    padding: Padding = "SAME",
+    data_format: str = "NHWC",
+    dilations: Sizes | None = None,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns the transpose of `conv2d`."""
+    return _transpose(
+        "conv2d_transpose",
+        2,
+        input,
+        filters,
+        output_shape,
+        strides,
+        padding,
+        data_format,
+        dilations,
+    )
+
+
+@array_function("nn.conv3d_transpose")
+def conv3d_transpose(
+    input: TensorLike,
+    filters: TensorLike,
+    output_shape: Sizes,
+    strides: Sizes,
+    padding: Padding = "SAME",
+    data_format: str = "NDHWC",
+    dilations: Sizes | None = None,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns the transpose of `conv3d`."""
+    return _transpose(
+        "conv3d_transpose",
+        3,
+        input,
+        filters,
+        output_shape,
+        strides,
+        padding,
+        data_format,
+        dilations,
+    )
+
+
+@array_function("nn.convolution")
+def convolution(
+    input: TensorLike,
+    filters: TensorLike,
+    strides: Sizes | None = None,
+    padding: Padding = "VALID",
+    data_format: str | None = None,
+    dilations: Sizes | None = None,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns a convolution over as many axes as the kernel has."""
+    rank = tensors.tensor(filters).ndim - 2
+    if rank not in windows.LETTERS:
+        raise ValueError(
+            f"convolution takes filters of three to five axes, received {rank + 2}."
+        )
+    return _convolve_space(
+        "convolution", rank, input, filters, strides, padding, data_format, dilations
+    )
+
+
+@array_function("nn.depthwise_conv2d")
+def depthwise_conv2d(
+    input: TensorLike,
+    filter: TensorLike,
+    strides: Sizes,
+    padding: Padding,
+    data_format: str | None = None,
+    dilations: Sizes | None = None,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns a convolution of each channel by itself."""
+    name = "depthwise_conv2d"
+    layout = windows.Layout(name, 2, data_format)
+    found, filters = _operands(layout, input, filter)
+    height, width, channels, factor = filters.shape
+    if channels != found.shape[layout.letters.index("C")]:
+        raise errors.InvalidArgumentError(
+            f"{name}: a kernel for {channels} channels does not fit the shape "
+            f"{list(found.shape)}."
+        )
+    how = (
+        layout.space("strides", strides),
+        layout.padding(padding),
+        layout.space("dilations", 1 if dilations is None else dilations),
+    )
+    # A group for each channel, with `factor` kernels each.
+    flat = filters.reshape(height, width, 1, channels * factor)
+    return _convolve(layout, found, flat, how, channels)
+
+
+@array_function("nn.separable_conv2d")
+def separable_conv2d(
+    input: TensorLike,
+    depthwise_filter: TensorLike,
+    pointwise_filter: TensorLike,
+    strides: Sizes,
+    padding: Padding,
+    data_format: str | None = None,
+    dilations: Sizes | None = None,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns a convolution of channels, then across them."""
+    inner = depthwise_conv2d(
+        input, depthwise_filter, strides, padding, data_format, dilations
+    )
+    return _convolve_space(
+        "separable_conv2d", 2, inner, pointwise_filter, 1, "VALID", data_format, None
+    )
+
+
+@array_function("nn.atrous_conv2d")
+def atrous_conv2d(
+    value: TensorLike,
+    filters: TensorLike,
+    rate: int,
+    padding: str,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns a convolution with holes in its kernel."""
+    return _convolve_space("atrous_conv2d", 2, value, filters, 1, padding, None, rate)
+
+
+@array_function("nn.space_to_depth")
+def space_to_depth(
+    input: TensorLike,
+    block_size: int,
+    data_format: str = "NHWC",
+    name: str | None = None,
+) -> jax.Array:
+    """Returns images in which blocks have become channels."""
+    found = tensors.tensor(input)
+    image = _move_channels_last("space_to_depth", found, data_format)
+    n, h, w, c = image.shape
+    if h % block_size or w % block_size:
+        raise errors.InvalidArgumentError(
+            f"space_to_depth: {h}×{w} pixels cannot be divided in blocks of "
+            f"{block_size}."
+        )
+    # Batch, row of blocks, row in its block, column of blocks, column in its block,
+    # channel; then the two within a block go to the channels.
+    parts = image.reshape(
+        n, h // block_size, block_size, w // block_size, block_size, c
+    )
+    made = parts.transpose(0, 1, 3, 2, 4, 5)
+    made = made.reshape(
+        n, h // block_size, w // block_size, block_size * block_size * c
+    )
+    return _restore_channels(made, data_format)
+
+
+@array_function("nn.depth_to_space")
+def depth_to_space(
+    input: TensorLike,
+    block_size: int,
+    data_format: str = "NHWC",
+    name: str | None = None,
+) -> jax.Array:
+    """Returns images in which channels have become blocks."""
+    found = tensors.tensor(input)
+    image = _move_channels_last("depth_to_space", found, data_format)
+    n, h, w, c = image.shape
+    if c % (block_size * block_size):
+        raise errors.InvalidArgumentError(
+            f"depth_to_space: {c} channels cannot be divided by {block_size**2}."
+        )
+    # The other way round: the channels are row and column in a block, and the rest.
+    parts = image.reshape(n, h, w, block_size, block_size, c // block_size**2)
+    made = parts.transpose(0, 1, 3, 2, 4, 5)
+    made = made.reshape(n, h * block_size, w * block_size, c // block_size**2)
+    return _restore_channels(made, data_format)
 
 
 def _convolve(
-    layout: _Layout,
+    layout: windows.Layout,
     x: jax.Array,
     kernel: jax.Array,
-    how: tuple[Any, Any, Any],
+    how: _How,
     groups: int,
 ) -> jax.Array:
     strides, padding, dilations = how
@@ -116,15 +309,15 @@ def _convolve(
     )
 
 
-def convolve(
+def _convolve_space(
     name: str,
     rank: int,
-    x: Any,
-    filters: Any,
-    strides: Any,
-    padding: Any,
+    x: TensorLike,
+    filters: TensorLike,
+    strides: Sizes | None,
+    padding: Padding,
     data_format: str | None,
-    dilations: Any,
+    dilations: Sizes | None,
 ) -> jax.Array:
     """Returns a convolution over one, two or three axes.
 
@@ -142,7 +335,7 @@ def convolve(
         InvalidArgumentError: types or shapes do not fit.
         ValueError: an argument is of another form.
     """
-    layout = _Layout(name, rank, data_format)
+    layout = windows.Layout(name, rank, data_format)
     found, kernel = _operands(layout, x, filters)
     channels = found.shape[layout.letters.index("C")]
     if channels % kernel.shape[-2]:
@@ -159,7 +352,9 @@ def convolve(
     return _convolve(layout, found, kernel, how, channels // kernel.shape[-2])
 
 
-def _operands(layout: _Layout, x: Any, filters: Any) -> tuple[jax.Array, jax.Array]:
+def _operands(
+    layout: windows.Layout, x: TensorLike, filters: TensorLike
+) -> tuple[jax.Array, jax.Array]:
     """Returns input and kernel as arrays with the right numbers of axes."""
     found, kernel = tensors.to_one_type(layout.name, x, filters)
     kinds.check(layout.name, found.dtype, kinds.REAL)
@@ -172,30 +367,16 @@ def _operands(layout: _Layout, x: Any, filters: Any) -> tuple[jax.Array, jax.Arr
     return jnp.asarray(found), jnp.asarray(kernel)
 
 
-def convolve_any(
-    x: Any, filters: Any, strides: Any, padding: Any, data_format: Any, dilations: Any
-) -> jax.Array:
-    """Returns a convolution over as many axes as the kernel has."""
-    rank = tensors.tensor(filters).ndim - 2
-    if rank not in _LETTERS:
-        raise ValueError(
-            f"convolution takes filters of three to five axes, received {rank + 2}."
-        )
-    return convolve(
-        "convolution", rank, x, filters, strides, padding, data_format, dilations
-    )
-
-
-def transpose(
+def _transpose(
     name: str,
     rank: int,
-    x: Any,
-    filters: Any,
-    output_shape: Any,
-    strides: Any,
-    padding: Any,
+    x: TensorLike,
+    filters: TensorLike,
+    output_shape: Sizes,
+    strides: Sizes,
+    padding: Padding,
     data_format: str | None,
-    dilations: Any,
+    dilations: Sizes | None,
 ) -> jax.Array:
     """Returns the transpose of a convolution: its gradient for the input `x`.
 
@@ -210,7 +391,7 @@ def transpose(
         data_format: as for `convolve`.
         dilations: as for `convolve`.
     """
-    layout = _Layout(name, rank, data_format)
+    layout = windows.Layout(name, rank, data_format)
     found, kernel = _operands(layout, x, filters)
     shape = tensors.sizes(name, "output_shape", output_shape)
     if len(shape) == rank:
@@ -242,126 +423,14 @@ def transpose(
     return jnp.asarray(result)
 
 
-def convolve_depthwise(
-    x: Any, kernel: Any, strides: Any, padding: Any, data_format: Any, dilations: Any
-) -> jax.Array:
-    """Returns a convolution of each channel by itself, with several kernels each."""
-    name = "depthwise_conv2d"
-    layout = _Layout(name, 2, data_format)
-    found, filters = _operands(layout, x, kernel)
-    height, width, channels, factor = filters.shape
-    if channels != found.shape[layout.letters.index("C")]:
+def _move_channels_last(name: str, x: jax.Array, data_format: str) -> jax.Array:
+    if x.ndim != 4 or data_format not in ("NHWC", "NCHW"):
         raise errors.InvalidArgumentError(
-            f"{name}: a kernel for {channels} channels does not fit the shape "
-            f"{list(found.shape)}."
+            f"{name} takes images of four axes as NHWC or NCHW, received the shape "
+            f"{list(x.shape)} as {data_format}."
         )
-    how = (
-        layout.space("strides", strides),
-        layout.padding(padding),
-        layout.space("dilations", 1 if dilations is None else dilations),
-    )
-    # A group for each channel, with `factor` kernels each.
-    flat = filters.reshape(height, width, 1, channels * factor)
-    return _convolve(layout, found, flat, how, channels)
+    return x if data_format == "NHWC" else x.transpose(0, 2, 3, 1)
 
 
-def convolve_separable(
-    x: Any,
-    kernel: Any,
-    pointwise: Any,
-    strides: Any,
-    padding: Any,
-    data_format: Any,
-    dilations: Any,
-) -> jax.Array:
-    """Returns a convolution of each channel, then one across channels."""
-    inner = convolve_depthwise(x, kernel, strides, padding, data_format, dilations)
-    return convolve(
-        "separable_conv2d", 2, inner, pointwise, 1, "VALID", data_format, None
-    )
-
-
-def _window(layout: _Layout, ksize: Any, strides: Any, padding: Any) -> Any:
-    """Returns the arguments of a window: its sizes, strides and paddings."""
-    sizes = layout.full(layout.space("ksize", ksize), 1)
-    steps = layout.full(layout.space("strides", strides), 1)
-    edges = layout.padding(padding)
-    return sizes, steps, edges if isinstance(edges, str) else layout.full(edges, (0, 0))
-
-
-def _pool_input(layout: _Layout, x: Any, allowed: str) -> jax.Array:
-    found = tensors.tensor(x)
-    kinds.check(layout.name, found.dtype, allowed)
-    layout.check(found)
-    return found
-
-
-def max_pool(
-    name: str,
-    rank: int,
-    x: Any,
-    ksize: Any,
-    strides: Any,
-    padding: Any,
-    data_format: Any,
-) -> jax.Array:
-    """Returns the largest elements of windows."""
-    layout = _Layout(name, rank, data_format)
-    found = _pool_input(layout, x, kinds.REAL)
-    is_float = kinds.kind(found.dtype) == "f"
-    # The identity of `max`: only with this value does JAX recognize the
-    # reduction, whose gradient it knows.
-    lowest = -jnp.inf if is_float else kinds.limits(found.dtype).min
-    made: jax.Array = tensors.call(
-        name,
-        jax.lax.reduce_window,
-        found,
-        lowest,
-        jax.lax.max,
-        *_window(layout, ksize, strides, padding),
-    )
-    return made
-
-
-def avg_pool(
-    name: str,
-    rank: int,
-    x: Any,
-    ksize: Any,
-    strides: Any,
-    padding: Any,
-    data_format: Any,
-) -> jax.Array:
-    """Returns the means of windows; places beyond the edge do not count."""
-    layout = _Layout(name, rank, data_format)
-    found = _pool_input(layout, x, kinds.FLOAT)
-    window = _window(layout, ksize, strides, padding)
-    if not isinstance(window[2], str):
-        raise ValueError(f"padding of {name} must be 'SAME' or 'VALID'.")
-
-    def add_up(values: jax.Array) -> jax.Array:
-        made: jax.Array = tensors.call(
-            name, jax.lax.reduce_window, values, 0.0, jax.lax.add, *window
-        )
-        return made
-
-    # The second sum counts the elements of each window that are not padding.
-    return add_up(found) / add_up(jnp.ones(found.shape, found.dtype))
-
-
-def pool_any(
-    name: str,
-    pool: Callable[..., jax.Array],
-    x: Any,
-    ksize: Any,
-    strides: Any,
-    padding: Any,
-    data_format: Any,
-) -> jax.Array:
-    """Returns a pooling over as many axes as the input has."""
-    rank = tensors.tensor(x).ndim - 2
-    if rank not in _LETTERS:
-        raise ValueError(
-            f"Input tensor must be of rank 3, 4 or 5 but was {rank + 2} in {name}."
-        )
-    return pool(name, rank, x, ksize, strides, padding, data_format)
+def _restore_channels(x: jax.Array, data_format: str) -> jax.Array:
+    return x if data_format == "NHWC" else x.transpose(0, 3, 1, 2)

@@ -12,12 +12,19 @@ import jax.numpy as jnp
 
 from unisono._src.execution.gradient_tape import GradientTape
 from unisono._src.foundation import nest
-from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.ops import tensors
 from unisono._src.state import trace_versions, variables
 from unisono._src.values import jax_tapes, jax_traces
 
+__all__ = [
+    "custom_gradient",
+    "grad_pass_through",
+    "recompute_grad",
+]
 
+
+@everyday_name("custom_gradient")
 def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
     """Returns a function whose gradient the function itself defines.
 
@@ -202,6 +209,7 @@ def _fit(gradient: Any, operand: jax.Array) -> Any:
     return jnp.asarray(gradient, operand.dtype)
 
 
+@everyday_name("grad_pass_through")
 def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a function whose gradient is that of the identity.
 
@@ -229,6 +237,7 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
     return functools.wraps(f)(passed)
 
 
+@everyday_name("recompute_grad")
 def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a function that is computed again for its gradient.
 
@@ -252,6 +261,3 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
         return made(*nest.map_structure(tensors.tensor, args))
 
     return again
-
-
-publish("unisono", custom_gradient, grad_pass_through, recompute_grad)

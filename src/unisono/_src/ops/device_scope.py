@@ -9,7 +9,7 @@ from typing import ClassVar, final
 import jax
 
 from unisono._src.foundation import ambient, errors
-from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.machines import devices
 from unisono._src.machines.devices import LogicalDevice
 from unisono._src.values import jax_traces
@@ -25,6 +25,7 @@ class _Soft:
     told: ClassVar[set[str]] = set()
 
 
+@everyday_name("config.set_soft_device_placement")
 def set_soft_device_placement(enabled: bool) -> None:
     """Sets whether `device` takes the default device for one that is missing.
 
@@ -37,6 +38,7 @@ def set_soft_device_placement(enabled: bool) -> None:
     _Soft.is_on = bool(enabled)
 
 
+@everyday_name("config.get_soft_device_placement")
 def get_soft_device_placement() -> bool:
     """Returns whether `device` takes the default device for one that is missing.
 
@@ -47,6 +49,9 @@ def get_soft_device_placement() -> bool:
     return _Soft.is_on
 
 
+@everyday_name(
+    "device", difference="It changes nothing in a `function` and in replicas."
+)
 def device(
     device_name: str | LogicalDevice | jax.Device | None,
 ) -> contextlib.AbstractContextManager[None]:
@@ -127,7 +132,3 @@ def _report_missing(wanted: str) -> None:
             wanted,
             have,
         )
-
-
-publish("unisono", device)
-publish("unisono.config", get_soft_device_placement, set_soft_device_placement)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import export
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from unisono._src.foundation import errors, jax_types
 from unisono._src.ops import random_state
@@ -23,13 +23,21 @@ Numbers: TypeAlias = ArrayLike | StandsForArray | Sequence[Any]
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = ("int32", "int64")
 
+# How numbers of other distributions differ from TensorFlow's.
+OWN_NUMBERS = "Only uniform, normal and truncated normal numbers are TensorFlow's own."
+
 
 def draw_uniform(
-    words: Callable[[], jax.Array], sizes: Any, minval: Any, maxval: Any, kind: Any
+    words: Callable[[], jax.Array],
+    sizes: tuple[int, ...],
+    minval: Numbers | None,
+    maxval: Numbers | None,
+    kind: np.dtype,
 ) -> jax.Array:
     """Returns uniform numbers; takes the words only after the arguments are checked."""
     if kind.kind == "i":
-        low, high = operand(minval), operand(maxval)
+        low: Any = operand(minval)
+        high: Any = operand(maxval)
         _check_range(low, high)
         whole: jax.Array = philox.integers(words(), sizes, kind, low, high)
         return whole
@@ -48,7 +56,7 @@ def shuffle_rows(array: jax.Array, words: jax.Array) -> jax.Array:
     return array[jnp.lexsort((drawn[:, 0], drawn[:, 1]))]
 
 
-def check_logits(logits: Any) -> jax.Array:
+def check_logits(logits: Numbers) -> jax.Array:
     """Returns logits as a matrix of floats.
 
     Raises:
@@ -63,7 +71,7 @@ def check_logits(logits: Any) -> jax.Array:
 
 
 def draw_classes(
-    logits: jax.Array, count: int, words: jax.Array, dtype: Any
+    logits: jax.Array, count: int, words: jax.Array, dtype: DTypeLike | None
 ) -> jax.Array:
     """Returns `count` classes for each row of logits."""
     key = random_state.key_of(words)
@@ -76,26 +84,32 @@ def draw_classes(
     return found
 
 
-def join_parameters(alpha: Any, beta: Any, kind: Any) -> Any:
+def join_parameters(
+    alpha: Numbers, beta: Numbers | None, kind: np.dtype
+) -> list[jax.Array]:
     """Returns the parameters of a gamma distribution as arrays of one shape."""
     scale = to_number(1.0 if beta is None else beta, kind)
     return jnp.broadcast_arrays(to_number(alpha, kind), scale)
 
 
-def draw_gamma(words: jax.Array, sizes: Any, a: Any, b: Any, kind: Any) -> jax.Array:
+def draw_gamma(
+    words: jax.Array, sizes: tuple[int, ...], a: jax.Array, b: jax.Array, kind: np.dtype
+) -> jax.Array:
     """Returns numbers of a gamma distribution with shape `a` and rate `b`."""
     drawn = jax.random.gamma(random_state.key_of(words), a, sizes, kind)
     found: jax.Array = drawn / b
     return found
 
 
-def scale(drawn: Any, mean: Any, stddev: Any, kind: Any) -> jax.Array:
+def scale(
+    drawn: jax.Array, mean: Numbers, stddev: Numbers, kind: np.dtype
+) -> jax.Array:
     """Returns standard normal numbers with another mean and deviation."""
     found: jax.Array = drawn * to_number(stddev, kind) + to_number(mean, kind)
     return found
 
 
-def check_shape(shape: Any) -> tuple[int, ...]:
+def check_shape(shape: Shape) -> tuple[int, ...]:
     """Returns a shape, which must be known when a program is compiled.
 
     Raises:
@@ -135,7 +149,7 @@ def check_ending(sizes: tuple[int, ...], ending: tuple[int, ...]) -> None:
         )
 
 
-def check_type(dtype: Any, allowed: tuple[str, ...]) -> np.dtype[Any]:
+def check_type(dtype: DTypeLike, allowed: tuple[str, ...]) -> np.dtype[Any]:
     """Returns the type that JAX has for an allowed type; raises `ValueError` else."""
     kind = np.dtype(dtype)
     if kind.name not in allowed:
@@ -147,24 +161,24 @@ def check_type(dtype: Any, allowed: tuple[str, ...]) -> np.dtype[Any]:
     return found
 
 
-def check_float_type(dtype: Any) -> np.dtype[Any]:
+def check_float_type(dtype: DTypeLike) -> np.dtype[Any]:
     """Returns the type that JAX has for a type of floats; raises `TypeError` else."""
     if np.dtype(dtype).name not in FLOATS:
         raise TypeError(f"Expected a type of floats, received {np.dtype(dtype)}.")
     return check_type(dtype, FLOATS)
 
 
-def to_array(value: Any) -> jax.Array:
+def to_array(value: Numbers) -> jax.Array:
     """Returns the array of a value."""
     return jnp.asarray(operand(value))
 
 
-def to_number(value: Any, kind: Any) -> jax.Array:
+def to_number(value: Numbers, kind: np.dtype) -> jax.Array:
     """Returns the array of a value, in a type."""
     return jnp.asarray(operand(value), kind)
 
 
-def _check_range(low: Any, high: Any) -> None:
+def _check_range(low: jax.Array, high: jax.Array) -> None:
     # Values that only the program knows cannot be checked here.
     if isinstance(low, jax.core.Tracer) or isinstance(high, jax.core.Tracer):
         return

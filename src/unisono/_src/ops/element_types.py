@@ -8,11 +8,20 @@ import jax
 import numpy as np
 
 from unisono._src.foundation import dtypes
-from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensorflow_names import everyday
+from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.values import array_operators
 from unisono._src.values.array_operators import StandsForArray
 from unisono._src.values.distributed import PerReplica
 from unisono._src.values.indexed_slices import IndexedSlices
+
+__all__ = [
+    "DType",
+    "Tensor",
+    "as_dtype",
+    "is_tensor",
+    "newaxis",
+]
 
 # What TensorFlow calls them; `None` in an index makes a new axis.
 Tensor = jax.Array
@@ -26,6 +35,7 @@ _NAMES = {
 _NAMES["float"] = dtypes.float32
 
 
+@everyday_name("is_tensor")
 def is_tensor(x: object) -> bool:
     """Returns whether a value is an array of JAX, a variable or an `IndexedSlices`.
 
@@ -41,6 +51,7 @@ def is_tensor(x: object) -> bool:
     return isinstance(own, (jax.Array, StandsForArray, IndexedSlices))
 
 
+@everyday_name("dtypes.as_dtype", "as_dtype", difference="Element types are NumPy's.")
 def as_dtype(type_value: object) -> np.dtype:
     """Returns the element type that a name or a type of NumPy or Python means.
 
@@ -73,5 +84,15 @@ def as_dtype(type_value: object) -> np.dtype:
     )
 
 
-publish("unisono", is_tensor)
-publish("unisono.dtypes", as_dtype)
+everyday.add(
+    Tensor,
+    "Tensor",
+    difference="Arrays have JAX's methods, `numpy()`, `get_shape()` and `set_shape()`.",
+)
+everyday.add(newaxis, "newaxis")
+everyday.add(
+    DType,
+    "dtypes.DType",
+    "DType",
+    difference="Attributes are NumPy's: `numpy.finfo(t).max` for `t.max`.",
+)

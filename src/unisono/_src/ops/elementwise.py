@@ -1,9 +1,8 @@
-"""Functions of single elements that TensorFlow has and `jax.numpy` lacks."""
+"""Applies functions of JAX to elements, after the checks that TensorFlow makes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +10,25 @@ import numpy as np
 
 from unisono._src.foundation import dtypes, errors
 from unisono._src.ops import kinds, tensors
+from unisono._src.ops.tensors import TensorLike
 from unisono._src.values import jax_tapes
 from unisono._src.values.indexed_slices import IndexedSlices
+
+FLOAT_QUOTIENT = (
+    "The quotient of integers of 32 or 64 bits is float32 unless JAX has 64-bit "
+    "types; in TensorFlow it is float64."
+)
+ZERO_DIVISOR = (
+    "In a compiled function the division of integers by zero gives a number, as "
+    "everywhere in XLA; eagerly it is an error, as in TensorFlow."
+)
+
 
 _Function = Callable[..., jax.Array]
 
 
 def apply_unary(
-    name: str, fn: _Function, x: Any, allowed: str = kinds.NUMBERS
+    name: str, fn: _Function, x: TensorLike, allowed: str = kinds.NUMBERS
 ) -> jax.Array:
     """Applies a function to each element.
 
@@ -36,8 +46,9 @@ def apply_unary(
     return fn(x)
 
 
+@tensors.folds_constants
 def apply_binary(
-    name: str, fn: _Function, x: Any, y: Any, allowed: str = kinds.NUMBERS
+    name: str, fn: _Function, x: TensorLike, y: TensorLike, allowed: str = kinds.NUMBERS
 ) -> jax.Array:
     """Applies a function to the elements of two arrays of one type.
 
@@ -58,7 +69,7 @@ def apply_binary(
     return fn(x, y)
 
 
-def check_shapes(name: str, *arrays: Any) -> None:
+def check_shapes(name: str, *arrays: jax.Array) -> None:
     """Raises `InvalidArgumentError` unless arrays can be broadcast together."""
     # The most frequent cases, without a search: one shape, and scalars.
     if len({x.shape for x in arrays if x.shape}) <= 1:
@@ -72,14 +83,14 @@ def check_shapes(name: str, *arrays: Any) -> None:
         ) from None
 
 
-def apply_logical(name: str, fn: _Function, *values: Any) -> jax.Array:
+def apply_logical(name: str, fn: _Function, *values: TensorLike) -> jax.Array:
     """Applies a logical function to arrays of bools."""
     found = [as_bools(name, x) for x in values]
     check_shapes(name, *found)
     return fn(*found)
 
 
-def as_bools(name: str, x: Any) -> jax.Array:
+def as_bools(name: str, x: object) -> jax.Array:
     """Returns an array of bools.
 
     Raises:
@@ -94,7 +105,9 @@ def as_bools(name: str, x: Any) -> jax.Array:
     return tensors.tensor(x, dtypes.bool)
 
 
-def divide(name: str, x: Any, y: Any, fn: _Function = jnp.true_divide) -> jax.Array:
+def divide(
+    name: str, x: TensorLike, y: TensorLike, fn: _Function = jnp.true_divide
+) -> jax.Array:
     """Returns the quotient; that of integers is a float.
 
     Args:
@@ -121,17 +134,20 @@ def divide(name: str, x: Any, y: Any, fn: _Function = jnp.true_divide) -> jax.Ar
     return fn(x, y)
 
 
-def divide_or_raise(name: str, fn: _Function, x: Any, y: Any) -> jax.Array:
+@tensors.folds_constants
+def divide_or_raise(
+    name: str, fn: _Function, x: TensorLike, y: TensorLike
+) -> jax.Array:
     """Returns a quotient or remainder; that of integers by zero is an error eagerly."""
     x, y = tensors.to_one_type(name, x, y)
     kinds.check(name, x.dtype, kinds.REAL)
     check_shapes(name, x, y)
-    if _are_known_integers(y) and not np.all(np.asarray(y)):
+    if are_known_integers(y) and not np.all(np.asarray(y)):
         raise errors.InvalidArgumentError(f"Integer division by zero in {name}.")
     return fn(x, y)
 
 
-def truncate_division(x: Any, y: Any) -> jax.Array:
+def truncate_division(x: jax.Array, y: jax.Array) -> jax.Array:
     """Returns the quotient rounded toward zero."""
     if kinds.kind(x.dtype) == "i":
         # XLA's division of integers rounds toward zero; Python's rounds down.
@@ -139,47 +155,18 @@ def truncate_division(x: Any, y: Any) -> jax.Array:
     return jnp.trunc(x / y)
 
 
-def floor_mod(x: Any, y: Any) -> jax.Array:
-    """Returns the remainder with the sign of the divisor."""
-    return jnp.mod(x, y)
-
-
-def power(name: str, x: Any, y: Any) -> jax.Array:
-    """Returns a power of each element.
-
-    Raises:
-        InvalidArgumentError: an integer would get a negative exponent.
-    """
-    x, y = tensors.to_one_type(name, x, y)
-    kinds.check(name, x.dtype, kinds.NUMBERS)
-    check_shapes(name, x, y)
-    if _are_known_integers(y) and np.any(np.asarray(y) < 0):
-        raise errors.InvalidArgumentError(
-            "Integers to negative integer powers are not allowed."
-        )
-    return jnp.power(x, y)
-
-
-def _are_known_integers(x: Any) -> bool:
+def are_known_integers(x: jax.Array) -> bool:
     return kinds.kind(x.dtype) == "i" and not jax_tapes.is_traced(x)
 
 
-def equal(name: str, fn: _Function, x: Any, y: Any) -> jax.Array:
+def equal(name: str, fn: _Function, x: TensorLike, y: TensorLike) -> jax.Array:
     """Returns whether elements are equal, or differ."""
     x, y = tensors.to_one_type(name, x, y)
     check_shapes(name, x, y)
     return fn(x, y)
 
 
-def clip_by_value(t: Any, low: Any, high: Any) -> jax.Array:
-    """Returns the elements, those beyond two bounds replaced by the bounds."""
-    t, low, high = tensors.to_one_type("clip_by_value", t, low, high)
-    kinds.check("clip_by_value", t.dtype, kinds.REAL)
-    check_shapes("clip_by_value", t, low, high)
-    return jnp.minimum(jnp.maximum(t, low), high)
-
-
-def add_n(name: str, inputs: Sequence[Any]) -> jax.Array:
+def add_n(name: str, inputs: Sequence[TensorLike]) -> jax.Array:
     """Returns the sum of arrays of one shape and type.
 
     Raises:
@@ -205,28 +192,12 @@ def add_n(name: str, inputs: Sequence[Any]) -> jax.Array:
     return total
 
 
-def scalar_mul(scalar: Any, x: Any) -> jax.Array:
-    """Returns an array times a number.
-
-    Raises:
-        ValueError: `scalar` is not a scalar.
-    """
-    x = tensors.tensor(x)
-    (_, factor) = tensors.to_one_type("scalar_mul", x, scalar)
-    if factor.ndim:
-        raise ValueError(
-            "The input scalar must be a 0-D value. Received shape "
-            f"{tuple(factor.shape)}."
-        )
-    return jnp.multiply(x, factor)
-
-
-def multiply_no_nan(x: Any, y: Any) -> jax.Array:
+def multiply_no_nan(x: jax.Array, y: jax.Array) -> jax.Array:
     """Returns the product, which is 0 where `y` is 0."""
     return jnp.where(y == 0, jnp.zeros((), x.dtype), x * y)
 
 
-def divide_no_nan(x: Any, y: Any) -> jax.Array:
+def divide_no_nan(x: jax.Array, y: jax.Array) -> jax.Array:
     """Returns the quotient, which is 0 where `y` is 0."""
     # The gradient must not see the division by zero.
     is_zero = y == 0
@@ -237,7 +208,7 @@ def divide_no_nan(x: Any, y: Any) -> jax.Array:
 def times_unless_zero(fn: _Function) -> _Function:
     """Returns the function ``x * fn(y)`` that is 0 where `x` is 0."""
 
-    def product(x: Any, y: Any) -> jax.Array:
+    def product(x: jax.Array, y: jax.Array) -> jax.Array:
         is_zero = x == 0
         one = jnp.ones((), x.dtype)
         safe = jnp.where(is_zero, one, y)
@@ -246,24 +217,30 @@ def times_unless_zero(fn: _Function) -> _Function:
     return product
 
 
-def make_complex(real: Any, imag: Any) -> jax.Array:
-    """Returns complex numbers of their real and imaginary parts."""
-    real, imag = tensors.to_one_type("complex", real, imag)
-    if kinds.kind(real.dtype) != "f" or real.dtype.itemsize < 4:
-        raise TypeError(
-            "real and imag have incorrect types: complex takes float32 or float64, "
-            f"received {real.dtype}."
-        )
-    check_shapes("complex", real, imag)
-    return jax.lax.complex(*jnp.broadcast_arrays(real, imag))
-
-
-def round_to_even(x: Any) -> jax.Array:
+def round_to_even(x: jax.Array) -> jax.Array:
     """Returns the nearest whole numbers, halves to even ones."""
     return x if kinds.kind(x.dtype) == "i" else jnp.round(x)
 
 
-def global_norm(name: str, t_list: Any) -> jax.Array:
+def squared_difference(x: jax.Array, y: jax.Array) -> jax.Array:
+    """Returns the squares of the differences."""
+    return jnp.square(x - y)
+
+
+def reciprocal_no_nan(x: jax.Array) -> jax.Array:
+    """Returns one divided by the elements; 0 for 0."""
+    return divide_no_nan(jnp.ones_like(x), x)
+
+
+def is_sorted(name: str, compare: _Function, x: TensorLike) -> jax.Array:
+    """Returns whether each pair of neighbours, in the order of memory, is in order."""
+    x = tensors.tensor(x)
+    kinds.check(name, x.dtype, kinds.REAL)
+    flat = x.reshape(-1)
+    return jnp.all(compare(flat[:-1], flat[1:]))
+
+
+def global_norm(name: str, t_list: object) -> jax.Array:
     """Returns the square root of the sum of all squares in several arrays.
 
     Raises:
@@ -273,7 +250,7 @@ def global_norm(name: str, t_list: Any) -> jax.Array:
         raise TypeError(
             f"`t_list` should be a sequence of tensors. Received {type(t_list)}."
         )
-    found = [_rows(x) for x in t_list if x is not None]
+    found = [rows_of(x) for x in t_list if x is not None]
     for x in found:
         kinds.check(name, x.dtype, kinds.INEXACT)
     # TensorFlow adds up `l2_loss`, which is half of each sum; so the rounding is alike.
@@ -281,95 +258,6 @@ def global_norm(name: str, t_list: Any) -> jax.Array:
     return jnp.sqrt(jnp.sum(halves) * 2)
 
 
-def _rows(x: Any) -> jax.Array:
+def rows_of(x: object) -> jax.Array:
     """Returns the array of a value; of `IndexedSlices` their rows only."""
-    return tensors.tensor(getattr(x, "values", x) if _is_sparse(x) else x)
-
-
-def _is_sparse(x: Any) -> bool:
-    return isinstance(x, IndexedSlices)
-
-
-def clip_by_global_norm(
-    t_list: Any, clip_norm: Any, use_norm: Any
-) -> tuple[list[Any], jax.Array]:
-    """Returns arrays scaled down to a common norm, and the norm that they had.
-
-    None stays None. If the norm is not finite, all elements become NaN.
-    """
-    norm = global_norm("clip_by_global_norm", t_list)
-    if use_norm is not None:
-        norm = tensors.tensor(use_norm)
-    (norm, limit) = tensors.to_one_type("clip_by_global_norm", norm, clip_norm)
-    # TensorFlow's formula, with its rounding. For a norm of 0 it gives 1.
-    scale = limit * jnp.minimum(1.0 / norm, jnp.ones((), norm.dtype) / limit)
-    # It is NaN if the norm is not finite, and so becomes all that it multiplies.
-    scale = scale + (norm - norm)
-    return [_scale(x, scale) for x in t_list], norm
-
-
-def _scale(x: Any, scale: jax.Array) -> Any:
-    if x is None:
-        return None
-    if _is_sparse(x):
-        values = tensors.tensor(x.values) * scale
-        return IndexedSlices(values, x.indices, x.dense_shape)
-    x = tensors.tensor(x)
-    return x * scale.astype(x.dtype)
-
-
-def clip_by_norm(t: Any, clip_norm: Any, axes: Any) -> jax.Array:
-    """Returns an array scaled down to a norm, where its own is larger."""
-    values = _rows(t)
-    values, limit = tensors.to_one_type("clip_by_norm", values, clip_norm)
-    kinds.check("clip_by_norm", values.dtype, kinds.INEXACT)
-    along = None if axes is None else tensors.sizes("clip_by_norm", "axes", axes)
-    total = tensors.call(
-        "clip_by_norm", jnp.sum, values * values, axis=along, keepdims=True
-    )
-    # The square root of 0 has no gradient.
-    is_positive = total > 0
-    safe = jnp.where(is_positive, total, jnp.ones((), total.dtype))
-    norm = jnp.where(is_positive, jnp.sqrt(safe), total)
-    clipped: Any = (values * limit) / jnp.maximum(norm, limit)
-    if _is_sparse(t):
-        clipped = IndexedSlices(clipped, t.indices, t.dense_shape)
-    made: jax.Array = clipped
-    return made
-
-
-def squared_difference(x: Any, y: Any) -> jax.Array:
-    """Returns the squares of the differences."""
-    return jnp.square(x - y)
-
-
-def reciprocal_no_nan(x: Any) -> jax.Array:
-    """Returns one divided by the elements; 0 for 0."""
-    return divide_no_nan(jnp.ones_like(x), x)
-
-
-def is_sorted(name: str, compare: _Function, x: Any) -> jax.Array:
-    """Returns whether each pair of neighbours, in the order of memory, is in order."""
-    x = tensors.tensor(x)
-    kinds.check(name, x.dtype, kinds.REAL)
-    flat = x.reshape(-1)
-    return jnp.all(compare(flat[:-1], flat[1:]))
-
-
-def polyval(coeffs: Any, x: Any) -> jax.Array:
-    """Returns the values of a polynomial, whose highest coefficient comes first.
-
-    Raises:
-        ValueError: `coeffs` is not a list.
-    """
-    if not isinstance(coeffs, (list, tuple)):
-        raise ValueError(
-            f"Argument coeffs must be list type. Received type {type(coeffs)}."
-        )
-    found = tensors.tensor(x)
-    if not coeffs:
-        return jnp.zeros_like(found)
-    total = tensors.to_one_type("polyval", found, coeffs[0])[1]
-    for factor in coeffs[1:]:
-        total = tensors.to_one_type("polyval", found, factor)[1] + total * found
-    return jnp.asarray(total)
+    return tensors.tensor(x.values if isinstance(x, IndexedSlices) else x)

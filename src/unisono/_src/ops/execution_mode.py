@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 import jax
 import numpy as np
 
-from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.machines import runtime_settings
 from unisono._src.ops import bodies, tensors
 
@@ -17,6 +17,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _NONE = "there is no autograph; a line that would need it is an error."
 
 
+@everyday_name("executing_eagerly")
 def executing_eagerly() -> bool:
     """Returns whether the code computes at once, and not in a compiled `function`.
 
@@ -29,6 +30,7 @@ def executing_eagerly() -> bool:
     return not bodies.is_traced()
 
 
+@everyday_name("inside_function")
 def inside_function() -> bool:
     """Returns whether the code is being traced by a `function`.
 
@@ -38,6 +40,7 @@ def inside_function() -> bool:
     return bodies.is_traced()
 
 
+@everyday_name("get_static_value")
 def get_static_value(tensor: object, partial: bool = False) -> np.ndarray | None:
     """Returns the value of an array as NumPy's; None if only a program computes it.
 
@@ -52,6 +55,7 @@ def get_static_value(tensor: object, partial: bool = False) -> np.ndarray | None
     return None if found is None else np.asarray(found)
 
 
+@everyday_name("is_symbolic_tensor")
 def is_symbolic_tensor(tensor: object) -> bool:
     """Returns whether a value is an array that a program computes.
 
@@ -62,6 +66,7 @@ def is_symbolic_tensor(tensor: object) -> bool:
     return isinstance(found, jax.core.Tracer) and bodies.find_known_value(found) is None
 
 
+@everyday_name("get_logger")
 def get_logger() -> logging.Logger:
     """Returns the logger of this package.
 
@@ -79,6 +84,7 @@ def do_not_convert(func: _F) -> _F: ...
 def do_not_convert(func: None = None) -> Callable[[_F], _F]: ...
 
 
+@everyday_name("autograph.experimental.do_not_convert")
 def do_not_convert(func: Any = None) -> Any:
     """Returns a function as it is: autograph converts none here.
 
@@ -94,6 +100,9 @@ def do_not_convert(func: Any = None) -> Any:
     return (lambda given: given) if func is None else func
 
 
+@everyday_name(
+    "autograph.experimental.set_loop_options", difference="It has no effect."
+)
 def set_loop_options(
     parallel_iterations: object = None,
     swap_memory: object = None,
@@ -107,21 +116,10 @@ def set_loop_options(
     runtime_settings.tell_once("autograph.experimental.set_loop_options", _NONE)
 
 
+@everyday_name("autograph.set_verbosity", difference="It has no effect.")
 def set_verbosity(level: int, alsologtostdout: bool = False) -> None:
     """Changes nothing: there is no autograph that could tell what it does.
 
     >>> set_verbosity(3)
     """
     runtime_settings.tell_once("autograph.set_verbosity", _NONE)
-
-
-publish(
-    "unisono",
-    executing_eagerly,
-    get_logger,
-    get_static_value,
-    inside_function,
-    is_symbolic_tensor,
-)
-publish("unisono.autograph", set_verbosity)
-publish("unisono.autograph.experimental", do_not_convert, set_loop_options)

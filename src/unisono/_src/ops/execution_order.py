@@ -9,9 +9,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 
-from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensorflow_names.everyday import everyday_name
+
+__all__ = [
+    "control_dependencies",
+    "group",
+    "no_op",
+]
 
 
+@everyday_name("control_dependencies")
 def control_dependencies(
     control_inputs: Iterable[object] | None,
 ) -> contextlib.AbstractContextManager[None]:
@@ -29,6 +36,7 @@ def control_dependencies(
     return contextlib.nullcontext()
 
 
+@everyday_name("group")
 def group(*inputs: object, name: str | None = None) -> None:
     """Returns None: the given operations have run already.
 
@@ -44,6 +52,7 @@ def group(*inputs: object, name: str | None = None) -> None:
     """
 
 
+@everyday_name("no_op")
 def no_op(name: str | None = None) -> None:
     """Does nothing, and returns None.
 
@@ -52,6 +61,3 @@ def no_op(name: str | None = None) -> None:
 
     >>> no_op()
     """
-
-
-publish("unisono", control_dependencies, group, no_op)

@@ -12,12 +12,21 @@ from jax.experimental import io_callback
 from unisono._src.execution import program_checks
 from unisono._src.execution.specs import TensorSpec
 from unisono._src.foundation import nest
-from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.ops import bodies, tensors
+
+__all__ = [
+    "numpy_function",
+    "py_function",
+]
 
 _R = TypeVar("_R")
 
 
+@everyday_name(
+    "py_function",
+    difference="In a compiled step `Tout` has shapes; no gradient goes through.",
+)
 def py_function(
     func: Callable[..., _R],
     inp: Sequence[object],
@@ -43,6 +52,7 @@ def py_function(
     return found
 
 
+@everyday_name("numpy_function", difference="In a compiled step `Tout` has the shapes.")
 def numpy_function(
     func: Callable[..., _R],
     inp: Sequence[object],
@@ -124,6 +134,3 @@ def _as_type(x: Any, wanted: Any) -> Any:
         return None
     kind = wanted.dtype if isinstance(wanted, TensorSpec) else wanted
     return tensors.tensor(x).astype(jax.dtypes.canonicalize_dtype(np.dtype(kind)))
-
-
-publish("unisono", numpy_function, py_function)

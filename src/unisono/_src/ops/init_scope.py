@@ -8,11 +8,19 @@ from collections.abc import Iterator
 import jax
 
 from unisono._src.foundation import ambient
-from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.ops import bodies
 from unisono._src.values import jax_traces
 
+__all__ = [
+    "init_scope",
+]
 
+
+@everyday_name(
+    "init_scope",
+    difference="In a replica of a compiled step it is in cross-replica context.",
+)
 @contextlib.contextmanager
 def init_scope() -> Iterator[None]:
     """Runs a block at once and outside tapes, also while a function is traced.
@@ -59,6 +67,3 @@ def init_scope() -> Iterator[None]:
                 "computes. It runs while the function is traced, when that array has "
                 "no value yet: move the line out of the block."
             ) from error
-
-
-publish("unisono", init_scope)

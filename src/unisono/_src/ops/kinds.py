@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax.numpy as jnp
+import numpy as np
 
 from unisono._src.foundation import errors
+
+# An element type, as NumPy, Python or a name tell it.
+ElementType: TypeAlias = str | type | np.dtype
 
 # A kind is a letter, and each includes the numbers of those before it.
 _KINDS = "bifc"
@@ -31,7 +35,7 @@ INTEGER = "i"
 
 
 @functools.cache
-def kind(dtype: Any) -> str:
+def kind(dtype: ElementType) -> str:
     """Returns the letter of an element type; "" for random keys and strings.
 
     >>> kind(jnp.dtype("int32")), kind(jnp.dtype("float32"))
@@ -43,7 +47,7 @@ def kind(dtype: Any) -> str:
     return ""
 
 
-def can_hold(wanted: Any, given: Any) -> bool:
+def can_hold(wanted: ElementType, given: ElementType) -> bool:
     """Returns whether numbers of one type keep their meaning in another type.
 
     >>> can_hold(jnp.dtype("float32"), jnp.dtype("int32"))
@@ -54,7 +58,7 @@ def can_hold(wanted: Any, given: Any) -> bool:
     return 0 <= _KINDS.find(kind(given) or "?") <= _KINDS.find(kind(wanted) or "?")
 
 
-def limits(dtype: Any) -> Any:
+def limits(dtype: ElementType) -> Any:
     """Returns the limits of a type of numbers, as NumPy or JAX describe them.
 
     >>> limits(jnp.dtype("int8")).max
@@ -64,7 +68,7 @@ def limits(dtype: Any) -> Any:
     return find(dtype)
 
 
-def check(name: str, dtype: Any, allowed: str) -> None:
+def check(name: str, dtype: ElementType, allowed: str) -> None:
     """Raises unless a function takes elements of a type.
 
     Args:
@@ -86,7 +90,7 @@ def check(name: str, dtype: Any, allowed: str) -> None:
         )
 
 
-def require_float(name: str, dtype: Any) -> None:
+def require_float(name: str, dtype: ElementType) -> None:
     """Raises `TypeError` unless `dtype` is a type of real or complex numbers."""
     if kind(dtype) not in ("f", "c"):
         raise TypeError(

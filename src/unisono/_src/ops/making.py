@@ -3,23 +3,66 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from unisono._src.foundation import dtypes, errors, wide_numbers
+from unisono._src.foundation.tensorflow_names.everyday import array_function
 from unisono._src.ops import kinds, tensors
+from unisono._src.ops.tensors import DType, Sizes, TensorLike
 from unisono._src.values import jax_tapes
 from unisono._src.values.indexed_slices import IndexedSlices
 
+__all__ = [
+    "cast",
+    "constant",
+    "convert_to_tensor",
+    "eye",
+    "fill",
+    "identity",
+    "linspace",
+    "one_hot",
+    "ones",
+    "ones_like",
+    "range",
+    "rank",
+    "saturate_cast",
+    "sequence_mask",
+    "shape",
+    "size",
+    "stop_gradient",
+    "zeros",
+    "zeros_like",
+]
 
-def constant(value: Any, dtype: Any, shape: Any) -> jax.Array:
-    """Returns an array of given numbers.
+_NARROW_TYPES = (
+    "Types of 64 bits become those of 32 bits unless JAX has them, with a warning; a "
+    "number that does not fit is an `OverflowError`."
+)
+_KNOWN_SIZES = (
+    "While a function is compiled it gives NumPy's numbers, because XLA needs sizes "
+    "that are known: they can be a shape again."
+)
+
+
+@array_function("constant", difference=_NARROW_TYPES)
+def constant(
+    value: TensorLike,
+    dtype: DType = None,
+    shape: Sizes | None = None,
+    name: str | None = "Const",
+) -> jax.Array:
+    """Returns an array of the given numbers.
 
     Raises:
         TypeError: numbers do not fit the type or the shape.
+
+    >>> constant([1, 2]).dtype.name, constant(1.5).dtype.name
+    ('int32', 'float32')
     """
     wanted = None if dtype is None else tensors.usable_type(dtype)
     given = tensors.unwrap(value)
@@ -44,8 +87,14 @@ def constant(value: Any, dtype: Any, shape: Any) -> jax.Array:
     return found.reshape(sizes)
 
 
-def convert(value: Any, dtype: Any, hint: Any) -> jax.Array:
-    """Returns the array of a value.
+@array_function("convert_to_tensor", difference=_NARROW_TYPES)
+def convert_to_tensor(
+    value: TensorLike,
+    dtype: DType = None,
+    dtype_hint: DType = None,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns the array of a number, list, variable or array.
 
     Raises:
         TypeError: a number does not fit `dtype`.
@@ -55,30 +104,37 @@ def convert(value: Any, dtype: Any, hint: Any) -> jax.Array:
         return tensors.tensor(value, tensors.usable_type(dtype))
     found = tensors.tensor(value)
     is_given = isinstance(tensors.unwrap(value), jax.Array)
-    if hint is None or is_given or not kinds.can_hold(hint, found.dtype):
+    if dtype_hint is None or is_given or not kinds.can_hold(dtype_hint, found.dtype):
         return found
-    return found.astype(tensors.canonical_type(hint))
+    return found.astype(tensors.canonical_type(dtype_hint))
 
 
-def identity(x: Any) -> jax.Array:
-    """Returns a new array of the same elements; a gradient passes through it."""
-    if isinstance(x, IndexedSlices):
-        values, indices = identity(x.values), identity(x.indices)
-        sparse: Any = IndexedSlices(values, indices, x.dense_shape)
+@array_function("identity")
+def identity(input: TensorLike, name: str | None = None) -> jax.Array:
+    """Returns a new array of the same elements."""
+    if isinstance(input, IndexedSlices):
+        values, indices = identity(input.values), identity(input.indices)
+        sparse: Any = IndexedSlices(values, indices, input.dense_shape)
         rows: jax.Array = sparse
         return rows
     # A new object: tapes follow arrays by their identity.
-    return jnp.array(tensors.tensor(x), copy=True)
+    return jnp.array(tensors.tensor(input), copy=True)
 
 
-def stop_gradient(x: Any) -> jax.Array:
-    """Returns the same elements, which count as constants."""
-    # A new array: a tape follows the old one by its identity.
-    return jax.lax.stop_gradient(jnp.array(tensors.tensor(x), copy=True))
+@array_function(
+    "cast",
+    difference=(
+        "A float beyond the range of a type of integers becomes its limit, and NaN "
+        "becomes 0; in TensorFlow both are undefined."
+    ),
+)
+@tensors.folds_constants
+def cast(x: TensorLike, dtype: DType, name: str | None = None) -> jax.Array:
+    """Returns the elements in another type.
 
-
-def cast(x: Any, dtype: Any) -> jax.Array:
-    """Returns the elements in another type; floats are cut off to integers."""
+    >>> cast([0.5, -1.7], "int32").tolist()
+    [0, -1]
+    """
     wanted = tensors.usable_type(dtype)
     if isinstance(x, IndexedSlices):
         sparse: Any = IndexedSlices(cast(x.values, wanted), x.indices, x.dense_shape)
@@ -97,14 +153,11 @@ def cast(x: Any, dtype: Any) -> jax.Array:
     return found.astype(wanted)
 
 
-def _is_wide_integer(x: Any) -> bool:
-    """Returns whether a value is NumPy's, of integers that JAX may have no type for."""
-    is_host = isinstance(x, (np.ndarray, np.generic))
-    return is_host and x.dtype.kind in "iu" and x.dtype in wide_numbers.WIDE
-
-
-def saturate_cast(value: Any, dtype: Any) -> jax.Array:
-    """Returns the elements in another type; those out of range become its limit."""
+@array_function("saturate_cast")
+def saturate_cast(
+    value: TensorLike, dtype: DType, name: str | None = None
+) -> jax.Array:
+    """Returns the elements in another type, within its limits."""
     wanted = tensors.usable_type(dtype)
     given = tensors.unwrap(value)
     if _is_wide_integer(given) and wanted == dtype and kinds.kind(wanted) == "i":
@@ -123,41 +176,78 @@ def saturate_cast(value: Any, dtype: Any) -> jax.Array:
     return found.astype(wanted)
 
 
-def full(name: str, shape: Any, value: Any, dtype: Any) -> jax.Array:
-    """Returns an array with one value everywhere.
+@array_function("zeros")
+def zeros(
+    shape: Sizes,
+    dtype: DType = dtypes.float32,
+    name: str | None = None,
+    layout: object = None,
+) -> jax.Array:
+    """Returns an array of zeros.
 
-    Raises:
-        InvalidArgumentError: a size is negative.
+    >>> zeros([2, 3]).shape
+    (2, 3)
     """
-    sizes = tensors.sizes(name, "shape", shape)
-    if any(isinstance(size, int) and size < 0 for size in sizes):
-        raise errors.InvalidArgumentError(
-            f"Dimensions must be >= 0 in {name}, received {sizes}."
-        )
-    return jnp.full(sizes, value, tensors.usable_type(dtype))
+    return _full("zeros", shape, 0, dtype)
 
 
-def fill(dims: Any, value: Any) -> jax.Array:
-    """Returns an array with one value everywhere, of the type of the value."""
+@array_function("ones")
+def ones(
+    shape: Sizes,
+    dtype: DType = dtypes.float32,
+    name: str | None = None,
+    layout: object = None,
+) -> jax.Array:
+    """Returns an array of ones."""
+    return _full("ones", shape, 1, dtype)
+
+
+@array_function("fill")
+def fill(
+    dims: Sizes, value: TensorLike, name: str | None = None, layout: object = None
+) -> jax.Array:
+    """Returns an array with one value everywhere."""
     found = tensors.tensor(value)
     if found.ndim:
         raise errors.InvalidArgumentError(
             f"Input value must be a scalar. Got shape: {list(found.shape)} in fill."
         )
-    return full("fill", dims, found, found.dtype)
+    return _full("fill", dims, found, found.dtype)
 
 
-def full_like(x: Any, value: int, dtype: Any) -> jax.Array:
-    """Returns an array of the shape of another, with one value everywhere."""
-    found = tensors.tensor(x)
-    wanted = found.dtype if dtype is None else tensors.usable_type(dtype)
-    return jnp.full(found.shape, value, wanted)
+@array_function("zeros_like")
+def zeros_like(
+    input: TensorLike,
+    dtype: DType = None,
+    name: str | None = None,
+    layout: object = None,
+) -> jax.Array:
+    """Returns zeros of the shape and type of an array."""
+    return _full_like(input, 0, dtype)
 
 
-def eye(rows: Any, columns: Any, batch_shape: Any, dtype: Any) -> jax.Array:
-    """Returns an identity matrix for each position of a batch."""
-    height = tensors.require_known("eye", "num_rows", rows)
-    given = rows if columns is None else columns
+@array_function("ones_like")
+def ones_like(
+    input: TensorLike,
+    dtype: DType = None,
+    name: str | None = None,
+    layout: object = None,
+) -> jax.Array:
+    """Returns ones of the shape and type of an array."""
+    return _full_like(input, 1, dtype)
+
+
+@array_function("eye", "linalg.eye")
+def eye(
+    num_rows: int,
+    num_columns: int | None = None,
+    batch_shape: Sizes | None = None,
+    dtype: DType = dtypes.float32,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns an identity matrix, or several."""
+    height = tensors.require_known("eye", "num_rows", num_rows)
+    given = num_rows if num_columns is None else num_columns
     width = tensors.require_known("eye", "num_columns", given)
     if height < 0 or width < 0:
         raise errors.InvalidArgumentError(
@@ -171,15 +261,22 @@ def eye(rows: Any, columns: Any, batch_shape: Any, dtype: Any) -> jax.Array:
     return jnp.broadcast_to(made, (*batch, height, width))
 
 
-_RANGE_TYPES = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)
-
-
-def count(start: Any, limit: Any, delta: Any, dtype: Any) -> jax.Array:
-    """Returns numbers from `start`, or 0, to before `limit`, `delta` apart.
+@array_function("range")
+def range(
+    start: TensorLike,
+    limit: TensorLike | None = None,
+    delta: TensorLike = 1,
+    dtype: DType = None,
+    name: str | None = "range",
+) -> jax.Array:
+    """Returns numbers from `start` to before `limit`, `delta` apart.
 
     Raises:
         InvalidArgumentError: `delta` is 0, or points away from `limit`.
         TypeError: an argument is not known when the program is compiled.
+
+    >>> range(3).tolist(), range(1, 2, 0.5).tolist()
+    ([0, 1, 2], [1.0, 1.5])
     """
     if limit is None:
         start, limit = 0, start
@@ -209,7 +306,162 @@ def count(start: Any, limit: Any, delta: Any, dtype: Any) -> jax.Array:
     return jnp.asarray((first + np.arange(size) * step).astype(wanted))
 
 
-def _known_number(x: Any) -> np.ndarray:
+@array_function(
+    "linspace",
+    difference="Between integers the numbers are float32 unless JAX has 64-bit types.",
+)
+def linspace(
+    start: TensorLike,
+    stop: TensorLike,
+    num: int,
+    name: str | None = None,
+    axis: int = 0,
+) -> jax.Array:
+    """Returns evenly spaced numbers, both ends included.
+
+    Raises:
+        InvalidArgumentError: `num` is not positive.
+    """
+    first, last = tensors.to_one_type("linspace", start, stop)
+    if kinds.kind(first.dtype) == "i":
+        wide = tensors.canonical_type(dtypes.float64)
+        first, last = first.astype(wide), last.astype(wide)
+    kinds.check("linspace", first.dtype, kinds.FLOAT)
+    size = tensors.require_known("linspace", "num", num)
+    made: Any = tensors.call("linspace", jnp.linspace, first, last, size, axis=axis)
+    return jnp.asarray(made)
+
+
+@array_function("one_hot")
+def one_hot(
+    indices: TensorLike,
+    depth: int,
+    on_value: TensorLike | None = None,
+    off_value: TensorLike | None = None,
+    axis: int | None = None,
+    dtype: DType = None,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns ones at the given positions, and zeros elsewhere.
+
+    Raises:
+        TypeError: the values are of other types than `dtype`.
+
+    >>> one_hot([1], 3).tolist()
+    [[0.0, 1.0, 0.0]]
+    """
+    found = tensors.tensor(indices)
+    kinds.check("one_hot", found.dtype, kinds.INTEGER)
+    values = [x for x in (on_value, off_value) if x is not None]
+    if dtype is not None:
+        wanted = tensors.usable_type(dtype)
+    elif values:
+        wanted = tensors.to_one_type("one_hot", *values)[0].dtype
+    else:
+        wanted = dtypes.float32
+    ends = [
+        tensors.to_numpy(default, wanted) if x is None else _one_hot_value(x, wanted)
+        for x, default in ((on_value, True), (off_value, False))
+    ]
+    size = tensors.require_known("one_hot", "depth", depth)
+    if size < 0:
+        raise errors.InvalidArgumentError(f"depth must be non-negative, got: {size}.")
+    place = -1 if axis is None else tensors.require_known("one_hot", "axis", axis)
+    if not -1 <= place <= found.ndim:
+        raise errors.InvalidArgumentError(
+            f"Expected axis to be -1 or between [0, {found.ndim + 1}). But received: "
+            f"{place} in one_hot."
+        )
+    is_on = jax.nn.one_hot(found, size, dtype=bool, axis=place)
+    return jnp.where(is_on, ends[0], ends[1])
+
+
+@array_function("sequence_mask", difference="In a compiled function it needs `maxlen`.")
+def sequence_mask(
+    lengths: TensorLike,
+    maxlen: int | None = None,
+    dtype: DType = dtypes.bool,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns rows that begin with so many true elements."""
+    found = tensors.tensor(lengths)
+    kinds.check("sequence_mask", found.dtype, kinds.REAL)
+    if maxlen is None:
+        if jax_tapes.is_traced(found):
+            raise TypeError(
+                "sequence_mask needs maxlen in a compiled function: the size of its "
+                "result must be known when the program is compiled."
+            )
+        maxlen = math.ceil(np.asarray(found).max(initial=0))
+    size = tensors.require_known("sequence_mask", "maxlen", maxlen)
+    mask = jnp.arange(size) < found[..., None]
+    return mask.astype(tensors.usable_type(dtype))
+
+
+@array_function("shape", difference=_KNOWN_SIZES)
+def shape(
+    input: TensorLike, out_type: DType = None, name: str | None = None
+) -> jax.Array:
+    """Returns the sizes of the axes of an array."""
+    wanted = tensors.canonical_type(dtypes.int32 if out_type is None else out_type)
+    sizes = input.shape if isinstance(input, IndexedSlices) else tensors.shape_of(input)
+    return _numbers(sizes, wanted)
+
+
+@array_function("size", difference=_KNOWN_SIZES)
+def size(
+    input: TensorLike, out_type: DType = None, name: str | None = None
+) -> jax.Array:
+    """Returns the number of elements of an array."""
+    wanted = tensors.canonical_type(dtypes.int32 if out_type is None else out_type)
+    return _numbers(math.prod(tensors.shape_of(input)), wanted)
+
+
+@array_function("rank", difference=_KNOWN_SIZES)
+def rank(input: TensorLike, name: str | None = None) -> jax.Array:
+    """Returns the number of axes of an array."""
+    return _numbers(len(tensors.shape_of(input)), dtypes.int32)
+
+
+@array_function("stop_gradient")
+def stop_gradient(input: TensorLike, name: str | None = None) -> jax.Array:
+    """Returns the same elements, which count as constants."""
+    # A new array: a tape follows the old one by its identity.
+    return jax.lax.stop_gradient(jnp.array(tensors.tensor(input), copy=True))
+
+
+def _is_wide_integer(x: object) -> TypeGuard[np.ndarray]:
+    """Returns whether a value is NumPy's, of integers that JAX may have no type for."""
+    if not isinstance(x, (np.ndarray, np.generic)):
+        return False
+    return x.dtype.kind in "iu" and x.dtype in wide_numbers.WIDE
+
+
+def _full(name: str, shape: Sizes, value: ArrayLike, dtype: DType) -> jax.Array:
+    """Returns an array with one value everywhere.
+
+    Raises:
+        InvalidArgumentError: a size is negative.
+    """
+    sizes = tensors.sizes(name, "shape", shape)
+    if any(isinstance(size, int) and size < 0 for size in sizes):
+        raise errors.InvalidArgumentError(
+            f"Dimensions must be >= 0 in {name}, received {sizes}."
+        )
+    return jnp.full(sizes, value, tensors.usable_type(dtype))
+
+
+def _full_like(x: TensorLike, value: int, dtype: DType) -> jax.Array:
+    """Returns an array of the shape of another, with one value everywhere."""
+    found = tensors.tensor(x)
+    wanted = found.dtype if dtype is None else tensors.usable_type(dtype)
+    return jnp.full(found.shape, value, wanted)
+
+
+_RANGE_TYPES = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)
+
+
+def _known_number(x: TensorLike) -> np.ndarray:
     """Returns a scalar that must be known when a program is compiled."""
     given = tensors.unwrap(x)
     if jax_tapes.is_traced(given):
@@ -228,56 +480,7 @@ def _known_number(x: Any) -> np.ndarray:
     return found
 
 
-def linspace(start: Any, stop: Any, num: Any, axis: Any) -> jax.Array:
-    """Returns evenly spaced numbers from `start` to `stop`, both included.
-
-    Raises:
-        InvalidArgumentError: `num` is not positive.
-    """
-    first, last = tensors.to_one_type("linspace", start, stop)
-    if kinds.kind(first.dtype) == "i":
-        wide = tensors.canonical_type(dtypes.float64)
-        first, last = first.astype(wide), last.astype(wide)
-    kinds.check("linspace", first.dtype, kinds.FLOAT)
-    size = tensors.require_known("linspace", "num", num)
-    made: Any = tensors.call("linspace", jnp.linspace, first, last, size, axis=axis)
-    return jnp.asarray(made)
-
-
-def one_hot(
-    indices: Any, depth: Any, on: Any, off: Any, axis: Any, dtype: Any
-) -> jax.Array:
-    """Returns arrays that have one value at the given positions and another elsewhere.
-
-    Raises:
-        TypeError: the values are of other types than `dtype`.
-    """
-    found = tensors.tensor(indices)
-    kinds.check("one_hot", found.dtype, kinds.INTEGER)
-    wanted = None if dtype is None else tensors.usable_type(dtype)
-    values = [x for x in (on, off) if x is not None]
-    if wanted is None:
-        wanted = (
-            tensors.to_one_type("one_hot", *values)[0].dtype if values else "float32"
-        )
-    ends = [
-        tensors.to_numpy(default, wanted) if x is None else _one_hot_value(x, wanted)
-        for x, default in ((on, True), (off, False))
-    ]
-    size = tensors.require_known("one_hot", "depth", depth)
-    if size < 0:
-        raise errors.InvalidArgumentError(f"depth must be non-negative, got: {size}.")
-    place = -1 if axis is None else tensors.require_known("one_hot", "axis", axis)
-    if not -1 <= place <= found.ndim:
-        raise errors.InvalidArgumentError(
-            f"Expected axis to be -1 or between [0, {found.ndim + 1}). But received: "
-            f"{place} in one_hot."
-        )
-    is_on = jax.nn.one_hot(found, size, dtype=bool, axis=place)
-    return jnp.where(is_on, ends[0], ends[1])
-
-
-def _one_hot_value(x: Any, wanted: Any) -> Any:
+def _one_hot_value(x: TensorLike, wanted: np.dtype) -> jax.Array:
     """Returns one of the values of `one_hot`, of the type that the other has."""
     given = tensors.unwrap(x)
     if isinstance(given, jax.Array) and given.dtype != wanted:
@@ -288,41 +491,7 @@ def _one_hot_value(x: Any, wanted: Any) -> Any:
     return tensors.tensor(given, wanted)
 
 
-def sequence_mask(lengths: Any, maxlen: Any, dtype: Any) -> jax.Array:
-    """Returns a row for each length: that many true elements, then false ones."""
-    found = tensors.tensor(lengths)
-    kinds.check("sequence_mask", found.dtype, kinds.REAL)
-    if maxlen is None:
-        if jax_tapes.is_traced(found):
-            raise TypeError(
-                "sequence_mask needs maxlen in a compiled function: the size of its "
-                "result must be known when the program is compiled."
-            )
-        maxlen = math.ceil(np.asarray(found).max(initial=0))
-    size = tensors.require_known("sequence_mask", "maxlen", maxlen)
-    mask = jnp.arange(size) < found[..., None]
-    return mask.astype(tensors.usable_type(dtype))
-
-
-def shape(x: Any, dtype: Any) -> jax.Array:
-    """Returns the sizes of the axes; while a program is made, as NumPy's numbers."""
-    wanted = tensors.canonical_type(dtypes.int32 if dtype is None else dtype)
-    sizes = x.shape if isinstance(x, IndexedSlices) else tensors.shape_of(x)
-    return _numbers(sizes, wanted)
-
-
-def size(x: Any, dtype: Any) -> jax.Array:
-    """Returns the number of elements."""
-    wanted = tensors.canonical_type(dtypes.int32 if dtype is None else dtype)
-    return _numbers(math.prod(tensors.shape_of(x)), wanted)
-
-
-def rank(x: Any) -> jax.Array:
-    """Returns the number of axes."""
-    return _numbers(len(tensors.shape_of(x)), dtypes.int32)
-
-
-def _numbers(values: Any, dtype: Any) -> jax.Array:
+def _numbers(values: int | tuple[int, ...], dtype: np.dtype) -> jax.Array:
     """Returns sizes, in a form that can be a shape also while a program is made.
 
     A size that an exported program leaves open is an object, and stays one.

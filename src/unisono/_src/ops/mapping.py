@@ -11,8 +11,16 @@ import numpy as np
 
 from unisono._src.execution.specs import TensorSpec
 from unisono._src.foundation import errors, nest
-from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.ops import bodies, structures, tensors
+
+__all__ = [
+    "foldl",
+    "foldr",
+    "map_fn",
+    "scan",
+    "vectorized_map",
+]
 
 _R = TypeVar("_R")
 _A = TypeVar("_A")
@@ -105,6 +113,7 @@ def _stack(given: list[Any]) -> Any:
     return _rebuild(given[0], stacked)
 
 
+@everyday_name("map_fn")
 def map_fn(
     fn: Callable[[Any], _R],
     elems: object,
@@ -154,7 +163,7 @@ def map_fn(
     return found
 
 
-def _check_callable(fn: object) -> None:
+def _check_callable(fn: Callable[..., object]) -> None:
     if not callable(fn):
         raise TypeError(f"The provided function {fn!r} is not callable.")
 
@@ -182,6 +191,7 @@ def _check_results(made: Any, like: Any) -> None:
             )
 
 
+@everyday_name("scan")
 def scan(
     fn: Callable[[_A, Any], _A],
     elems: object,
@@ -264,6 +274,7 @@ def _fold(fn: Any, elems: Any, initializer: Any, name: str, is_last: bool) -> An
     return _run(step, first, elems, name, is_last)[0]
 
 
+@everyday_name("foldl")
 def foldl(
     fn: Callable[[_A, Any], _A],
     elems: object,
@@ -291,6 +302,7 @@ def foldl(
     return found
 
 
+@everyday_name("foldr")
 def foldr(
     fn: Callable[[_A, Any], _A],
     elems: object,
@@ -309,6 +321,7 @@ def foldr(
     return found
 
 
+@everyday_name("vectorized_map", difference="It never falls back to a loop.")
 def vectorized_map(
     fn: Callable[[Any], _R],
     elems: object,
@@ -338,6 +351,3 @@ def vectorized_map(
     # As flat arrays, because JAX's trees are not TensorFlow's structures.
     found: _R = jax.vmap(flat_fn)(*rows)
     return found
-
-
-publish("unisono", foldl, foldr, map_fn, scan, vectorized_map)

@@ -9,10 +9,16 @@ from typing import final
 import jax
 
 from unisono._src.foundation import ambient
-from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.values import jax_traces
 
+__all__ = [
+    "get_current_name_scope",
+    "name_scope",
+]
 
+
+@everyday_name("name_scope")
 @final
 class name_scope:
     """Prefixes the names of variables and operations that are made in a block.
@@ -65,6 +71,7 @@ class name_scope:
         self._open.pop().close()
 
 
+@everyday_name("get_current_name_scope")
 def get_current_name_scope() -> str:
     """Returns the names of the open `name_scope` blocks, without the last ``/``.
 
@@ -73,6 +80,3 @@ def get_current_name_scope() -> str:
     'outer/inner'
     """
     return ambient.current().names.removesuffix("/")
-
-
-publish("unisono", get_current_name_scope, name_scope)

@@ -14,12 +14,16 @@ import numpy as np
 
 from unisono._src.execution import program_checks
 from unisono._src.foundation import nest
-from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.ops import tensors
 from unisono._src.state import frames
 from unisono._src.values import jax_traces
 
-Stream: TypeAlias = TextIO | str | Callable[[str], object]
+__all__ = [
+    "print",
+]
+
+_Stream: TypeAlias = TextIO | str | Callable[[str], object]
 # The place of an array in a text, between zero bytes, which texts do not have.
 _SLOT = re.compile("\0(\\d+)\0")
 _FILE = "file://"
@@ -40,9 +44,13 @@ class _Slot:
         return f"\0{self.number}\0"
 
 
-def print_values(
+@everyday_name(
+    "print",
+    difference="With several devices a compiled step prints in no certain order.",
+)
+def print(
     *inputs: object,
-    output_stream: Stream | None = None,
+    output_stream: _Stream | None = None,
     end: str = "\n",
     sep: str = " ",
     summarize: int = 3,
@@ -66,9 +74,7 @@ def print_values(
         ValueError: `output_stream` is none of these.
 
     >>> import sys, jax.numpy as jnp
-    >>> print_values(
-    ...     "x is", jnp.arange(10), [jnp.float32(0.5), 2], output_stream=sys.stdout
-    ... )
+    >>> print("x is", jnp.arange(10), [jnp.float32(0.5), 2], output_stream=sys.stdout)
     x is [0 1 2 ... 7 8 9] [0.5, 2]
     """
     write = _writer(output_stream)
@@ -88,7 +94,7 @@ def print_values(
 
     def show(*values: Any) -> None:
         def fill(found: re.Match[str]) -> str:
-            return format_array(np.asarray(values[int(found[1])]), summarize)
+            return _format_array(np.asarray(values[int(found[1])]), summarize)
 
         write(sep.join(_SLOT.sub(fill, text) for text in texts) + end)
 
@@ -139,14 +145,14 @@ def _writer(stream: Any) -> Callable[[str], object]:
     return write
 
 
-def format_array(array: np.ndarray, summarize: int = 3) -> str:
+def _format_array(array: np.ndarray, summarize: int = 3) -> str:
     r"""Returns an array as TensorFlow prints it.
 
     Args:
         array: the array.
         summarize: how many elements are shown at both ends of each axis; -1 for all.
 
-    >>> format_array(np.arange(8.0).reshape(4, 2), summarize=1)
+    >>> _format_array(np.arange(8.0).reshape(4, 2), summarize=1)
     '[[0 1]\n ...\n [6 7]]'
     """
     if not array.ndim:
@@ -192,6 +198,3 @@ def _format_float(x: Any, kind: Any) -> str:
     wide = np.float64 if kind == np.float64 else np.float32
     is_same = wide(text) == wide(number) or number != number
     return text if is_same else f"{number:.{many}g}"
-
-
-publish("unisono", print=print_values)

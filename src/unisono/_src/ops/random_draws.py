@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from unisono._src.foundation import jax_types
-from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.ops import distributions, random_state
 from unisono._src.ops.distributions import Numbers, Shape
 from unisono._src.training import philox
@@ -19,7 +19,10 @@ from unisono._src.training import philox
 # For the examples below.
 set_seed = random_state.set_seed
 
+_NEEDS_SEED = "Compiled numbers are TensorFlow's only with a seed."
 
+
+@everyday_name("random.uniform", difference=_NEEDS_SEED)
 def uniform(
     shape: Shape,
     minval: Numbers | None = 0,
@@ -62,6 +65,7 @@ def uniform(
     )
 
 
+@everyday_name("random.normal", difference=_NEEDS_SEED)
 def normal(
     shape: Shape,
     mean: Numbers = 0.0,
@@ -96,6 +100,7 @@ def normal(
     return distributions.scale(philox.normal(words, sizes, kind), mean, stddev, kind)
 
 
+@everyday_name("random.truncated_normal", difference=_NEEDS_SEED)
 def truncated_normal(
     shape: Shape,
     mean: Numbers = 0.0,
@@ -131,6 +136,7 @@ def truncated_normal(
     )
 
 
+@everyday_name("random.shuffle", difference=distributions.OWN_NUMBERS)
 def shuffle(
     value: Numbers, seed: int | None = None, name: str | None = None
 ) -> jax.Array:
@@ -149,6 +155,7 @@ def shuffle(
     return distributions.shuffle_rows(array, _take(rows, seed, "shuffle"))
 
 
+@everyday_name("random.categorical", difference=distributions.OWN_NUMBERS)
 def categorical(
     logits: Numbers,
     num_samples: int,
@@ -177,6 +184,7 @@ def categorical(
     return distributions.draw_classes(array, count, words, dtype)
 
 
+@everyday_name("random.gamma", difference=distributions.OWN_NUMBERS)
 def gamma(
     shape: Shape,
     alpha: Numbers,
@@ -209,6 +217,7 @@ def gamma(
     )
 
 
+@everyday_name("random.poisson", difference=distributions.OWN_NUMBERS)
 def poisson(
     shape: Shape,
     lam: Numbers,
@@ -237,15 +246,3 @@ def poisson(
 
 def _take(sizes: tuple[int, ...], seed: int | None, kind: str) -> jax.Array:
     return random_state.take(math.prod(sizes), seed, kind)
-
-
-publish(
-    "unisono.random",
-    categorical,
-    gamma,
-    normal,
-    poisson,
-    shuffle,
-    truncated_normal,
-    uniform,
-)

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation import ambient, global_seed, whole_numbers
-from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.state import frames, trace_versions
 from unisono._src.training import philox, random_generator
 from unisono._src.values import jax_traces
@@ -54,6 +54,7 @@ IN_LAYERS = (
 )
 
 
+@everyday_name("random.set_seed")
 def set_seed(seed: int) -> None:
     """Sets the global seed, from which all random numbers of the program follow.
 
@@ -270,6 +271,3 @@ def _scramble(counter: jax.Array) -> jax.Array:
     mixed = philox.words(state, (4,))[..., 0]
     nothing = jnp.zeros(2, jnp.uint32)
     return jnp.concatenate([nothing, mixed[2:], mixed[:2]])
-
-
-publish("unisono.random", set_seed)

@@ -1,210 +1,181 @@
-"""Functions along axes: sums and other reductions, running sums, positions."""
+"""Reductions of arrays, and positions and sums along an axis."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from unisono._src.foundation import dtypes, errors
-from unisono._src.ops import elementwise, kinds, tensors
+from unisono._src.foundation import dtypes
+from unisono._src.foundation.tensorflow_names.everyday import array_function
+from unisono._src.ops import axis_functions, kinds
+from unisono._src.ops.tensors import DType, Sizes, TensorLike
 
-_Function = Callable[..., jax.Array]
+__all__ = [
+    "argmax",
+    "argmin",
+    "cumsum",
+    "reduce_all",
+    "reduce_any",
+    "reduce_logsumexp",
+    "reduce_max",
+    "reduce_mean",
+    "reduce_min",
+    "reduce_prod",
+    "reduce_sum",
+]
+
+_NARROW_POSITIONS = (
+    "The positions are int32 unless JAX has 64-bit types; in TensorFlow int64."
+)
 
 
-def find_axes(name: str, axis: Any, rank: int) -> tuple[int, ...] | None:
-    """Returns the axes of a reduction as positive numbers; None for all of them.
-
-    Raises:
-        InvalidArgumentError: there is no such axis.
-    """
-    if axis is None:
-        return None
-    found = tensors.sizes(name, "axis", axis)
-    for i in found:
-        if not -rank <= i < rank:
-            raise errors.InvalidArgumentError(
-                f"Invalid reduction dimension: {name} of an array with {rank} axes "
-                f"received axis {i}."
-            )
-    return tuple(i % rank for i in found)
-
-
-def reduce(
-    name: str,
-    fn: _Function,
-    x: Any,
-    axis: Any,
-    keepdims: Any,
-    allowed: str = kinds.NUMBERS,
+@array_function("reduce_sum", "math.reduce_sum")
+def reduce_sum(
+    input_tensor: TensorLike,
+    axis: Sizes | None = None,
+    keepdims: bool = False,
+    name: str | None = None,
 ) -> jax.Array:
-    """Returns a reduction over axes.
+    """Returns the sum of elements over axes.
 
-    Args:
-        name: the name that the program calls.
-        fn: the function of JAX, with the arguments `axis` and `keepdims`.
-        x: array-like.
-        axis: one axis or several; None for all.
-        keepdims: whether the axes stay, with size 1.
-        allowed: the kinds of elements that it takes.
-
-    Raises:
-        InvalidArgumentError: the elements are of another kind, or there is no such
-            axis.
+    >>> reduce_sum([[1, 2], [3, 4]], axis=0).tolist()
+    [4, 6]
     """
-    if allowed == kinds.BOOL:
-        x = elementwise.as_bools(name, x)
-    x = tensors.tensor(x)
-    kinds.check(name, x.dtype, allowed)
-    axes = find_axes(name, axis, x.ndim)
-    return fn(x, axis=axes, keepdims=bool(keepdims))
-
-
-def add_up(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
-    """Returns the sum, of the type of the elements."""
-    return jnp.sum(x, axis, x.dtype, keepdims=keepdims)
-
-
-def product(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
-    """Returns the product, of the type of the elements."""
-    return jnp.prod(x, axis, x.dtype, keepdims=keepdims)
-
-
-def mean(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
-    """Returns the mean, of the type of the elements; that of integers is cut off."""
-    if kinds.kind(x.dtype) != "i":
-        return jnp.mean(x, axis, keepdims=keepdims)
-    axes = range(x.ndim) if axis is None else axis
-    count = int(np.prod([x.shape[i] for i in axes], dtype=np.int64))
-    # The sum of small integers would not fit their type, and the mean does.
-    wide = jnp.promote_types(x.dtype, jnp.int32) if x.dtype.itemsize < 4 else x.dtype
-    total = add_up(x.astype(wide), axis, keepdims)
-    # XLA's division of integers rounds toward zero, as TensorFlow's mean does.
-    found = jax.lax.div(total, jnp.full_like(total, count)) if count else total
-    return found.astype(x.dtype)
-
-
-def largest(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
-    """Returns the largest element; the smallest number of the type if there is none."""
-    return jnp.max(x, axis, keepdims=keepdims, initial=_bound(x.dtype, -1))
-
-
-def smallest(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
-    """Returns the smallest element; the largest number of the type if there is none."""
-    return jnp.min(x, axis, keepdims=keepdims, initial=_bound(x.dtype, 1))
-
-
-def _bound(dtype: Any, sign: int) -> Any:
-    if kinds.kind(dtype) == "f":
-        return np.asarray(sign * np.inf, dtype)
-    limits = np.iinfo(dtype)
-    return np.asarray(limits.max if sign > 0 else limits.min, dtype)
-
-
-def variance(name: str, x: Any, axis: Any, keepdims: Any) -> jax.Array:
-    """Returns the mean squared distance from the mean.
-
-    Raises:
-        TypeError: the elements are integers.
-    """
-    x = tensors.tensor(x)
-    kinds.require_float(name, x.dtype)
-    axes = find_axes(name, axis, x.ndim)
-    return jnp.var(x, axes, keepdims=bool(keepdims))
-
-
-def deviation(name: str, x: Any, axis: Any, keepdims: Any) -> jax.Array:
-    """Returns the square root of the variance."""
-    return jnp.sqrt(variance(name, x, axis, keepdims))
-
-
-def euclidean_norm(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
-    """Returns the square root of the sum of squares, of the type of the elements."""
-    if kinds.kind(x.dtype) == "i":
-        wide = add_up(x * x, axis, keepdims).astype(jnp.float32)
-        return jnp.sqrt(wide).astype(x.dtype)
-    return jnp.sqrt(jnp.sum(jnp.square(jnp.abs(x)), axis, keepdims=keepdims)).astype(
-        x.dtype
+    return axis_functions.reduce(
+        "reduce_sum", axis_functions.add_up, input_tensor, axis, keepdims
     )
 
 
-def count_nonzero(x: Any, axis: Any, keepdims: Any, dtype: Any) -> jax.Array:
-    """Returns how many elements are not zero."""
-    x = tensors.tensor(x)
-    axes = find_axes("count_nonzero", axis, x.ndim)
-    found = jnp.sum(x != 0, axes, jnp.int32, keepdims=bool(keepdims))
-    return found.astype(tensors.canonical_type(dtype))
-
-
-def position(name: str, fn: _Function, x: Any, axis: Any, dtype: Any) -> jax.Array:
-    """Returns the positions of the largest or smallest elements along an axis.
-
-    Raises:
-        InvalidArgumentError: there is no such axis, or it is empty.
-    """
-    x = tensors.tensor(x)
-    along = 0 if axis is None else tensors.require_known(name, "axis", axis)
-    if not -x.ndim <= along < x.ndim:
-        raise errors.InvalidArgumentError(
-            f"Expected dimension in the range [{-x.ndim}, {x.ndim}), but got {along} "
-            f"in {name}."
-        )
-    if x.shape[along] == 0:
-        raise errors.InvalidArgumentError(
-            f"Reduction axis {along} is empty in shape {list(x.shape)} in {name}."
-        )
-    if x.dtype == dtypes.bool:
-        x = x.astype(jnp.int32)
-    return fn(x, along).astype(tensors.canonical_type(dtype))
-
-
-def cumulate(
-    name: str, fn: _Function, start: float, x: Any, axis: Any, exclusive: Any, back: Any
+@array_function("reduce_mean", "math.reduce_mean")
+def reduce_mean(
+    input_tensor: TensorLike,
+    axis: Sizes | None = None,
+    keepdims: bool = False,
+    name: str | None = None,
 ) -> jax.Array:
-    """Returns running sums, products or the like along an axis.
+    """Returns the mean of elements over axes, of their type.
 
-    Args:
-        name: the name that the program calls.
-        fn: the function of JAX, of an array and an axis.
-        start: what an exclusive one begins with.
-        x: array-like.
-        axis: the axis.
-        exclusive: whether an element does not count for its own place.
-        back: whether to begin at the end.
+    >>> reduce_mean([1, 2]).item()
+    1
     """
-    x = tensors.tensor(x)
-    kinds.check(name, x.dtype, kinds.FLOAT if np.isinf(start) else kinds.NUMBERS)
-    along = tensors.require_known(name, "axis", axis)
-    if not -x.ndim <= along < x.ndim:
-        raise errors.InvalidArgumentError(
-            f"{name}: Expected scan axis in the range [{-x.ndim}, {x.ndim}), but got "
-            f"{along}."
-        )
-    x = jnp.flip(x, along) if back else x
-    found = fn(x, along)
-    if exclusive and x.shape[along]:
-        shape = [*x.shape]
-        shape[along] = 1
-        first = jnp.full(shape, start, x.dtype)
-        # All but the last result, moved on by one place.
-        kept = jax.lax.slice_in_dim(found, 0, x.shape[along] - 1, axis=along % x.ndim)
-        found = jnp.concatenate([first, kept], along)
-    return jnp.flip(found, along) if back else found
+    return axis_functions.reduce(
+        "reduce_mean", axis_functions.mean, input_tensor, axis, keepdims
+    )
 
 
-def running_sum(x: jax.Array, axis: int) -> jax.Array:
-    """Returns running sums, of the type of the elements."""
-    return jnp.cumsum(x, axis, x.dtype)
+@array_function("reduce_prod", "math.reduce_prod")
+def reduce_prod(
+    input_tensor: TensorLike,
+    axis: Sizes | None = None,
+    keepdims: bool = False,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns the product of elements over axes."""
+    return axis_functions.reduce(
+        "reduce_prod", axis_functions.product, input_tensor, axis, keepdims
+    )
 
 
-def running_product(x: jax.Array, axis: int) -> jax.Array:
-    """Returns running products, of the type of the elements."""
-    return jnp.cumprod(x, axis, x.dtype)
+@array_function("reduce_max", "math.reduce_max")
+def reduce_max(
+    input_tensor: TensorLike,
+    axis: Sizes | None = None,
+    keepdims: bool = False,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns the largest elements over axes."""
+    return axis_functions.reduce(
+        "reduce_max", axis_functions.largest, input_tensor, axis, keepdims, kinds.REAL
+    )
 
 
-def running_logsumexp(x: jax.Array, axis: int) -> jax.Array:
-    """Returns the logarithms of running sums of exponentials."""
-    return jax.lax.cumlogsumexp(x, axis % x.ndim)
+@array_function("reduce_min", "math.reduce_min")
+def reduce_min(
+    input_tensor: TensorLike,
+    axis: Sizes | None = None,
+    keepdims: bool = False,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns the smallest elements over axes."""
+    return axis_functions.reduce(
+        "reduce_min", axis_functions.smallest, input_tensor, axis, keepdims, kinds.REAL
+    )
+
+
+@array_function("reduce_any", "math.reduce_any")
+def reduce_any(
+    input_tensor: TensorLike,
+    axis: Sizes | None = None,
+    keepdims: bool = False,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns whether any element is true, over axes."""
+    return axis_functions.reduce(
+        "reduce_any", jnp.any, input_tensor, axis, keepdims, kinds.BOOL
+    )
+
+
+@array_function("reduce_all", "math.reduce_all")
+def reduce_all(
+    input_tensor: TensorLike,
+    axis: Sizes | None = None,
+    keepdims: bool = False,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns whether all elements are true, over axes."""
+    return axis_functions.reduce(
+        "reduce_all", jnp.all, input_tensor, axis, keepdims, kinds.BOOL
+    )
+
+
+@array_function("reduce_logsumexp", "math.reduce_logsumexp")
+def reduce_logsumexp(
+    input_tensor: TensorLike,
+    axis: Sizes | None = None,
+    keepdims: bool = False,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns the logarithm of the sum of exponentials."""
+    return axis_functions.reduce(
+        "reduce_logsumexp", jax.nn.logsumexp, input_tensor, axis, keepdims, kinds.FLOAT
+    )
+
+
+@array_function("argmax", "math.argmax", difference=_NARROW_POSITIONS)
+def argmax(
+    input: TensorLike,
+    axis: int | None = None,
+    output_type: DType = dtypes.int64,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns the positions of the largest elements along an axis.
+
+    >>> argmax([[1, 3, 2], [6, 5, 4]], axis=1).tolist()
+    [1, 0]
+    """
+    return axis_functions.position("argmax", jnp.argmax, input, axis, output_type)
+
+
+@array_function("argmin", "math.argmin", difference=_NARROW_POSITIONS)
+def argmin(
+    input: TensorLike,
+    axis: int | None = None,
+    output_type: DType = dtypes.int64,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns the positions of the smallest elements along an axis."""
+    return axis_functions.position("argmin", jnp.argmin, input, axis, output_type)
+
+
+@array_function("cumsum", "math.cumsum")
+def cumsum(
+    x: TensorLike,
+    axis: int = 0,
+    exclusive: bool = False,
+    reverse: bool = False,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns running sums along an axis."""
+    return axis_functions.cumulate(
+        "cumsum", axis_functions.running_sum, 0, x, axis, exclusive, reverse
+    )

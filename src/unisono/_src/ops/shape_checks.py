@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.machines import runtime_settings
 from unisono._src.ops.tensors import TensorLike, is_array
 from unisono._src.ops.tensors import tensor as as_tensor
@@ -20,6 +20,7 @@ class _Setting:
     logs_placement = False
 
 
+@everyday_name("debugging.assert_rank", "assert_rank")
 def assert_rank(
     x: TensorLike, rank: int, message: str | None = None, name: str | None = None
 ) -> None:
@@ -36,6 +37,7 @@ def assert_rank(
     _check_rank(x, as_tensor(x).ndim == int(rank), f"{rank}", message)
 
 
+@everyday_name("debugging.assert_rank_at_least")
 def assert_rank_at_least(
     x: TensorLike, rank: int, message: str | None = None, name: str | None = None
 ) -> None:
@@ -46,6 +48,7 @@ def assert_rank_at_least(
     _check_rank(x, as_tensor(x).ndim >= int(rank), f"at least {rank}", message)
 
 
+@everyday_name("debugging.assert_rank_in")
 def assert_rank_in(
     x: TensorLike,
     ranks: Iterable[int],
@@ -60,6 +63,7 @@ def assert_rank_in(
     _check_rank(x, as_tensor(x).ndim in wanted, f"in {wanted}", message)
 
 
+@everyday_name("debugging.assert_scalar")
 def assert_scalar(
     tensor: TensorLike, message: str | None = None, name: str | None = None
 ) -> None:
@@ -84,6 +88,7 @@ def _check_rank(x: Any, is_right: bool, wanted: str, message: str | None) -> Non
         )
 
 
+@everyday_name("debugging.assert_type")
 def assert_type(
     tensor: TensorLike,
     tf_type: DTypeLike,
@@ -108,6 +113,7 @@ def assert_type(
         )
 
 
+@everyday_name("debugging.assert_integer")
 def assert_integer(
     x: TensorLike, message: str | None = None, name: str | None = None
 ) -> None:
@@ -123,6 +129,7 @@ def assert_integer(
         )
 
 
+@everyday_name("debugging.assert_same_float_dtype")
 def assert_same_float_dtype(
     tensors: Sequence[TensorLike] | None = None, dtype: DTypeLike | None = None
 ) -> np.dtype:
@@ -151,6 +158,7 @@ def assert_same_float_dtype(
     return kind
 
 
+@everyday_name("debugging.assert_proper_iterable")
 def assert_proper_iterable(values: object) -> None:
     """Raises `TypeError` for an array, a text, or what cannot be iterated over.
 
@@ -165,6 +173,7 @@ def assert_proper_iterable(values: object) -> None:
         )
 
 
+@everyday_name("debugging.is_numeric_tensor")
 def is_numeric_tensor(tensor: object) -> bool:
     """Returns whether a value is an array of numbers.
 
@@ -176,6 +185,7 @@ def is_numeric_tensor(tensor: object) -> bool:
     return bool(jnp.issubdtype(as_tensor(tensor).dtype, jnp.number))
 
 
+@everyday_name("debugging.assert_shapes")
 def assert_shapes(
     shapes: Mapping[Any, Sequence[Any]] | Sequence[tuple[Any, Any]],
     data: Sequence[object] | None = None,
@@ -254,6 +264,7 @@ def _check_size(
         )
 
 
+@everyday_name("debugging.set_log_device_placement", difference="It has no effect.")
 def set_log_device_placement(enabled: bool) -> None:
     """Keeps the setting, which has no effect: `Strategy.describe` tells devices.
 
@@ -266,6 +277,7 @@ def set_log_device_placement(enabled: bool) -> None:
     )
 
 
+@everyday_name("debugging.get_log_device_placement")
 def get_log_device_placement() -> bool:
     """Returns the value that `set_log_device_placement` was given.
 
@@ -273,20 +285,3 @@ def get_log_device_placement() -> bool:
     False
     """
     return _Setting.logs_placement
-
-
-publish(
-    "unisono.debugging",
-    assert_integer,
-    assert_proper_iterable,
-    assert_rank,
-    assert_rank_at_least,
-    assert_rank_in,
-    assert_same_float_dtype,
-    assert_scalar,
-    assert_shapes,
-    assert_type,
-    get_log_device_placement,
-    is_numeric_tensor,
-    set_log_device_placement,
-)

@@ -2,58 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import builtins
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation import errors
-from unisono._src.ops import kinds, tensors
+from unisono._src.foundation.tensorflow_names.everyday import array_function
+from unisono._src.ops import axis_functions, kinds, tensors
+from unisono._src.ops.tensors import Sizes, TensorLike
+
+__all__ = [
+    "broadcast_to",
+    "concat",
+    "ensure_shape",
+    "expand_dims",
+    "meshgrid",
+    "pad",
+    "repeat",
+    "reshape",
+    "reverse",
+    "reverse_sequence",
+    "roll",
+    "slice",
+    "split",
+    "squeeze",
+    "stack",
+    "strided_slice",
+    "tile",
+    "transpose",
+    "unstack",
+]
 
 
-def find_axis(name: str, axis: Any, rank: int) -> int:
-    """Returns one axis as a positive number.
+@array_function("reshape")
+@tensors.folds_constants
+def reshape(tensor: TensorLike, shape: Sizes, name: str | None = None) -> jax.Array:
+    """Returns the elements in another shape; one size may be -1.
 
-    Raises:
-        InvalidArgumentError: there is no such axis.
+    >>> reshape([1, 2, 3, 4], [2, -1]).tolist()
+    [[1, 2], [3, 4]]
     """
-    found = tensors.require_known(name, "axis", axis)
-    if isinstance(found, tuple):
-        # TensorFlow takes a list of one axis for the axis.
-        (found,) = found if len(found) == 1 else (None,)
-    if found is None or not -rank <= found < rank:
-        raise errors.InvalidArgumentError(
-            f"{name} expects an axis in the range [{-rank}, {rank}), received {axis}."
-        )
-    return int(found % rank)
-
-
-def reshape(x: Any, shape: Any) -> jax.Array:
-    """Returns the elements in another shape, in which one size may be -1."""
-    found = tensors.tensor(x)
+    found = tensors.tensor(tensor)
     return tensors.call(
         "reshape", jnp.reshape, found, tensors.sizes("reshape", "shape", shape)
     )
 
 
-def broadcast_to(x: Any, shape: Any) -> jax.Array:
-    """Returns an array repeated along axes of size 1 and new first axes."""
-    sizes = tensors.sizes("broadcast_to", "shape", shape)
-    return tensors.call("broadcast_to", jnp.broadcast_to, tensors.tensor(x), sizes)
-
-
-def transpose(a: Any, perm: Any, conjugate: Any) -> jax.Array:
-    """Returns an array with its axes in another order, by default the opposite."""
+@array_function("transpose")
+def transpose(
+    a: TensorLike,
+    perm: Sizes | None = None,
+    conjugate: bool = False,
+    name: str | None = "transpose",
+) -> jax.Array:
+    """Returns an array with its axes in another order."""
     found = tensors.tensor(a)
     order = None if perm is None else tensors.sizes("transpose", "perm", perm)
     made = tensors.call("transpose", jnp.transpose, found, order)
     return jnp.conj(made) if conjugate else made
 
 
-def concat(values: Any, axis: Any) -> jax.Array:
-    """Returns arrays one after the other along an axis."""
+@array_function("concat")
+@tensors.folds_constants
+def concat(
+    values: Sequence[TensorLike] | TensorLike, axis: int, name: str | None = "concat"
+) -> jax.Array:
+    """Returns arrays one after the other along an axis.
+
+    >>> concat([[1], [2, 3]], 0).tolist()
+    [1, 2, 3]
+    """
     parts = list(values) if isinstance(values, (list, tuple)) else [values]
     found = _to_common_type("concat", parts)
     if len(found) == 1:
@@ -62,24 +84,17 @@ def concat(values: Any, axis: Any) -> jax.Array:
         raise errors.InvalidArgumentError(
             "concat takes arrays with axes, received a scalar; use unisono.stack."
         )
-    along = find_axis("concat", axis, found[0].ndim)
+    along = axis_functions.find_axis("concat", axis, found[0].ndim)
     return tensors.call("concat", jnp.concatenate, found, along)
 
 
-def _to_common_type(name: str, parts: Sequence[Any]) -> list[Any]:
-    """Returns arrays of one type; without an array, the widest of the numbers'."""
-    if any(isinstance(tensors.unwrap(x), jax.Array) or tensors.has_arrays(x)
-           for x in parts):  # fmt: skip
-        return tensors.to_one_type(name, *parts)
-    found = [tensors.tensor(x) for x in parts]
-    # Python's numbers have no type yet: [1, 2.0] becomes floats, as in TensorFlow.
-    widest = max(found, key=lambda x: kinds.ALL.index(kinds.kind(x.dtype)))
-    return [tensors.tensor(x, widest.dtype) for x in parts]
-
-
-def stack(values: Any, axis: Any) -> jax.Array:
-    """Returns arrays of one shape side by side along a new axis."""
-    parts = list(values)
+@array_function("stack")
+@tensors.folds_constants
+def stack(
+    values: Sequence[TensorLike] | TensorLike, axis: int = 0, name: str | None = "stack"
+) -> jax.Array:
+    """Returns arrays side by side along a new axis."""
+    parts = list(cast("Iterable[TensorLike]", values))
     if not parts:
         raise errors.InvalidArgumentError("stack takes at least one array.")
     found = _to_common_type("stack", parts)
@@ -92,14 +107,20 @@ def stack(values: Any, axis: Any) -> jax.Array:
     return tensors.call("stack", jnp.stack, found, along)
 
 
-def unstack(value: Any, num: Any, axis: Any) -> list[jax.Array]:
-    """Returns the parts of an array along an axis, without that axis.
+@array_function("unstack")
+def unstack(
+    value: TensorLike,
+    num: int | None = None,
+    axis: int = 0,
+    name: str | None = "unstack",
+) -> list[jax.Array]:
+    """Returns the parts of an array along an axis, as a list.
 
     Raises:
         ValueError: there are not `num` parts.
     """
     found = tensors.tensor(value)
-    along = find_axis("unstack", axis, found.ndim)
+    along = axis_functions.find_axis("unstack", axis, found.ndim)
     if num is not None and num != found.shape[along]:
         raise ValueError(
             f"unstack along axis {axis} gives {found.shape[along]} arrays, but num is "
@@ -108,12 +129,23 @@ def unstack(value: Any, num: Any, axis: Any) -> list[jax.Array]:
     return list(jnp.unstack(found, axis=along))
 
 
-def split(value: Any, parts: Any, axis: Any, num: Any) -> list[jax.Array]:
-    """Returns the parts of an array: a number of equal ones, or of given sizes."""
+@array_function("split")
+def split(
+    value: TensorLike,
+    num_or_size_splits: Sizes,
+    axis: int = 0,
+    num: int | None = None,
+    name: str | None = "split",
+) -> list[jax.Array]:
+    """Returns the parts of an array along an axis, as a list.
+
+    >>> [x.tolist() for x in split([1, 2, 3], [1, 2])]
+    [[1], [2, 3]]
+    """
     found = tensors.tensor(value)
-    along = find_axis("split", axis, found.ndim)
+    along = axis_functions.find_axis("split", axis, found.ndim)
     size = found.shape[along]
-    wanted = tensors.require_known("split", "num_or_size_splits", parts)
+    wanted = tensors.require_known("split", "num_or_size_splits", num_or_size_splits)
     if not isinstance(wanted, tuple):
         if wanted < 1 or size % wanted:
             raise errors.InvalidArgumentError(
@@ -132,9 +164,10 @@ def split(value: Any, parts: Any, axis: Any, num: Any) -> list[jax.Array]:
     return list(jnp.split(found, np.cumsum(sizes)[:-1].tolist(), along))
 
 
-def tile(x: Any, multiples: Any) -> jax.Array:
+@array_function("tile")
+def tile(input: TensorLike, multiples: Sizes, name: str | None = None) -> jax.Array:
     """Returns an array repeated as a whole along each axis."""
-    found = tensors.tensor(x)
+    found = tensors.tensor(input)
     wanted = tensors.require_known("tile", "multiples", multiples)
     if not isinstance(wanted, tuple) or len(wanted) != found.ndim:
         raise errors.InvalidArgumentError(
@@ -148,39 +181,64 @@ def tile(x: Any, multiples: Any) -> jax.Array:
     return jnp.tile(found, wanted)
 
 
-def repeat(x: Any, repeats: Any, axis: Any) -> jax.Array:
-    """Returns an array in which every element along an axis is repeated."""
-    found = tensors.tensor(x)
+@array_function("repeat")
+def repeat(
+    input: TensorLike, repeats: Sizes, axis: int | None = None, name: str | None = None
+) -> jax.Array:
+    """Returns an array in which every element is repeated."""
+    found = tensors.tensor(input)
     times = tensors.require_known("repeat", "repeats", repeats)
-    along = axis if axis is None else find_axis("repeat", axis, found.ndim)
+    along = (
+        axis if axis is None else axis_functions.find_axis("repeat", axis, found.ndim)
+    )
     return tensors.call("repeat", jnp.repeat, found, np.asarray(times), axis=along)
 
 
-def squeeze(x: Any, axis: Any) -> jax.Array:
-    """Returns an array without its axes of size 1, or without some of them."""
-    found = tensors.tensor(x)
+@array_function("squeeze")
+@tensors.folds_constants
+def squeeze(
+    input: TensorLike, axis: Sizes | None = None, name: str | None = None
+) -> jax.Array:
+    """Returns an array without axes of size 1."""
+    found = tensors.tensor(input)
     axes = None if axis is None else tensors.sizes("squeeze", "axis", axis)
     # An empty list means all axes, as in TensorFlow.
     return tensors.call("squeeze", jnp.squeeze, found, axes or None)
 
 
-def expand_dims(x: Any, axis: Any) -> jax.Array:
+@array_function("expand_dims")
+@tensors.folds_constants
+def expand_dims(input: TensorLike, axis: int, name: str | None = None) -> jax.Array:
     """Returns an array with one more axis of size 1."""
-    found = tensors.tensor(x)
-    along = find_axis("expand_dims", axis, found.ndim + 1)
+    found = tensors.tensor(input)
+    along = axis_functions.find_axis("expand_dims", axis, found.ndim + 1)
     return jnp.expand_dims(found, along)
 
 
-_MODES = {"CONSTANT": "constant", "REFLECT": "reflect", "SYMMETRIC": "symmetric"}
+@array_function("broadcast_to")
+def broadcast_to(input: TensorLike, shape: Sizes, name: str | None = None) -> jax.Array:
+    """Returns an array repeated to another shape."""
+    sizes = tensors.sizes("broadcast_to", "shape", shape)
+    return tensors.call("broadcast_to", jnp.broadcast_to, tensors.tensor(input), sizes)
 
 
-def pad(x: Any, paddings: Any, mode: str, value: Any) -> jax.Array:
-    """Returns an array with more elements before and after it along each axis.
+@array_function("pad")
+def pad(
+    tensor: TensorLike,
+    paddings: Sizes,
+    mode: str = "CONSTANT",
+    constant_values: TensorLike = 0,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns an array with more elements before and after it.
 
     Raises:
         ValueError: the mode is unknown.
+
+    >>> pad([1, 2], [[1, 0]]).tolist()
+    [0, 1, 2]
     """
-    found = tensors.tensor(x)
+    found = tensors.tensor(tensor)
     widths = tensors.require_known("pad", "paddings", paddings)
     kind = _MODES.get(mode.upper())
     if kind is None:
@@ -196,28 +254,18 @@ def pad(x: Any, paddings: Any, mode: str, value: Any) -> jax.Array:
     if kind != "constant":
         return _mirror(found, widths, kind)
     # The default fits every type, bools too.
-    is_zero = isinstance(value, int) and value == 0
-    filler = tensors.to_one_type("pad", found, value)[1] if not is_zero else False
+    is_zero = isinstance(constant_values, int) and constant_values == 0
+    filler = (
+        tensors.to_one_type("pad", found, constant_values)[1] if not is_zero else False
+    )
     return tensors.call("pad", jnp.pad, found, widths, constant_values=filler)
 
 
-def _mirror(x: jax.Array, widths: Any, kind: str) -> jax.Array:
-    """Returns an array with its own elements, mirrored, around it."""
-    # "reflect" does not repeat the element at the edge. NumPy would go on reflecting
-    # where TensorFlow raises.
-    room = 1 if kind == "reflect" else 0
-    for size, pair in zip(x.shape, widths, strict=True):
-        if max(pair) > size - room:
-            raise errors.InvalidArgumentError(
-                f"paddings must be no greater than the dimension size: {pair} greater "
-                f"than {size - room}."
-            )
-    return tensors.call("pad", jnp.pad, x, widths, mode=kind)
-
-
-def reverse(x: Any, axis: Any) -> jax.Array:
+@array_function("reverse")
+@tensors.folds_constants
+def reverse(tensor: TensorLike, axis: Sizes, name: str | None = None) -> jax.Array:
     """Returns an array in the opposite order along axes."""
-    found = tensors.tensor(x)
+    found = tensors.tensor(tensor)
     axes = tensors.require_known("reverse", "axis", axis)
     if not isinstance(axes, tuple):
         raise errors.InvalidArgumentError(
@@ -226,24 +274,36 @@ def reverse(x: Any, axis: Any) -> jax.Array:
     return tensors.call("reverse", jnp.flip, found, axes) if axes else found
 
 
-def roll(x: Any, shift: Any, axis: Any) -> jax.Array:
-    """Returns an array with elements moved along axes; the last ones come first."""
-    found = tensors.tensor(x)
+@array_function("roll")
+def roll(
+    input: TensorLike, shift: TensorLike, axis: Sizes, name: str | None = None
+) -> jax.Array:
+    """Returns an array rotated along axes."""
+    found = tensors.tensor(input)
     axes = tensors.sizes("roll", "axis", axis)
     # A program may compute the shifts; only the axes must be known.
     moves = tensors.tensor(shift).reshape(-1)
     for i, along in enumerate(axes):
-        place = find_axis("roll", along, found.ndim)
+        place = axis_functions.find_axis("roll", along, found.ndim)
         found = tensors.call("roll", jnp.roll, found, moves[i], place)
     return found
 
 
-def reverse_sequence(x: Any, lengths: Any, axis: Any, batch: Any) -> jax.Array:
-    """Returns rows; the first elements of each, up to its length, are reversed."""
-    found = tensors.tensor(x)
-    sizes = tensors.tensor(lengths)
-    along = find_axis("reverse_sequence", axis, found.ndim)
-    rows = find_axis("reverse_sequence", 0 if batch is None else batch, found.ndim)
+@array_function("reverse_sequence")
+def reverse_sequence(
+    input: TensorLike,
+    seq_lengths: TensorLike,
+    seq_axis: int | None = None,
+    batch_axis: int | None = None,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns rows, the first elements of each reversed."""
+    found = tensors.tensor(input)
+    sizes = tensors.tensor(seq_lengths)
+    along = axis_functions.find_axis("reverse_sequence", seq_axis, found.ndim)
+    rows = axis_functions.find_axis(
+        "reverse_sequence", 0 if batch_axis is None else batch_axis, found.ndim
+    )
     if sizes.shape != (found.shape[rows],):
         raise errors.InvalidArgumentError(
             f"reverse_sequence takes {found.shape[rows]} lengths, received an array of "
@@ -267,7 +327,8 @@ def reverse_sequence(x: Any, lengths: Any, axis: Any, batch: Any) -> jax.Array:
     return jnp.take_along_axis(found, jnp.broadcast_to(source, found.shape), along)
 
 
-def meshgrid(*args: Any, **kwargs: Any) -> list[jax.Array]:
+@array_function("meshgrid")
+def meshgrid(*args: TensorLike, **kwargs: str) -> list[jax.Array]:
     """Returns the coordinates of a grid, one array for each axis.
 
     Args:
@@ -296,13 +357,20 @@ def meshgrid(*args: Any, **kwargs: Any) -> list[jax.Array]:
     return list(jnp.meshgrid(*found, indexing=indexing))
 
 
-def cut(x: Any, begin: Any, size: Any) -> jax.Array:
-    """Returns a part of an array: from `begin` on, of a size; -1 is all the rest.
+@array_function("slice")
+@tensors.folds_constants
+def slice(
+    input_: TensorLike, begin: Sizes, size: Sizes, name: str | None = None
+) -> jax.Array:
+    """Returns a part of an array, from `begin` on.
 
     Raises:
         InvalidArgumentError: the part is not within the array.
+
+    >>> slice([1, 2, 3, 4], [1], [2]).tolist()
+    [2, 3]
     """
-    found = tensors.tensor(x)
+    found = tensors.tensor(input_)
     wanted = tensors.sizes("slice", "size", size)
     starts = tensors.unwrap(begin)
     if len(wanted) != found.ndim:
@@ -329,24 +397,26 @@ def cut(x: Any, begin: Any, size: Any) -> jax.Array:
     return jax.lax.slice(found, first, ends)
 
 
+@array_function("strided_slice")
 def strided_slice(
-    x: Any,
-    begin: Any,
-    end: Any,
-    strides: Any,
-    masks: Sequence[int],
+    input_: TensorLike,
+    begin: Sizes,
+    end: Sizes,
+    strides: Sizes | None = None,
+    begin_mask: int = 0,
+    end_mask: int = 0,
+    ellipsis_mask: int = 0,
+    new_axis_mask: int = 0,
+    shrink_axis_mask: int = 0,
+    var: object = None,
+    name: str | None = None,
 ) -> jax.Array:
-    """Returns ``x[begin:end:strides]``, with masks for parts that are left out.
+    """Returns ``input_[begin:end:strides]``.
 
-    Args:
-        x: array-like.
-        begin: the first position along each axis.
-        end: the position after the last one.
-        strides: the distances; None for 1.
-        masks: TensorFlow's masks: begin, end, ellipsis, new axis, shrink axis. A bit
-            of a mask stands for an entry of `begin`.
+    A bit of a mask stands for an entry of `begin`: that it has no begin or no end, is
+    an ellipsis or a new axis, or is one position, without its axis.
     """
-    found = tensors.tensor(x)
+    found = tensors.tensor(input_)
     first = tensors.sizes("strided_slice", "begin", begin)
     last = tensors.sizes("strided_slice", "end", end)
     step = (1,) * len(first)
@@ -354,21 +424,20 @@ def strided_slice(
         step = tensors.sizes("strided_slice", "strides", strides)
     # If bits of several masks are set for one entry, the first of these
     # tests wins, as in TensorFlow.
-    no_begin, no_end, ellipsis, new_axis, shrink = masks
     key: list[Any] = []
     for i, (low, high, stride) in enumerate(zip(first, last, step, strict=True)):
         bit = 1 << i
-        if ellipsis & bit:
+        if ellipsis_mask & bit:
             key.append(Ellipsis)
-        elif new_axis & bit:
+        elif new_axis_mask & bit:
             key.append(None)
-        elif shrink & bit:
+        elif shrink_axis_mask & bit:
             key.append(low)
         else:
             key.append(
-                slice(
-                    None if no_begin & bit else low,
-                    None if no_end & bit else high,
+                builtins.slice(
+                    None if begin_mask & bit else low,
+                    None if end_mask & bit else high,
                     stride,
                 )
             )
@@ -377,15 +446,11 @@ def strided_slice(
     return tensors.call("strided_slice", lambda: _pick(found, tuple(key)))
 
 
-def _pick(x: jax.Array, key: tuple[Any, ...]) -> jax.Array:
-    """Returns ``x[key]``, which JAX would clamp where a position is not there."""
-    # NumPy raises for such a position. The array takes no memory: it has one element.
-    np.broadcast_to(np.zeros(()), x.shape)[key]
-    return x[key]
-
-
-def ensure_shape(x: Any, shape: Any) -> jax.Array:
-    """Returns an array after checking its shape, in which None fits any size."""
+@array_function("ensure_shape")
+def ensure_shape(
+    x: TensorLike, shape: Sequence[int | None], name: str | None = None
+) -> jax.Array:
+    """Returns an array after checking its shape."""
     found = tensors.tensor(x)
     wanted = tuple(shape)
     fits = len(wanted) == found.ndim and all(
@@ -399,47 +464,36 @@ def ensure_shape(x: Any, shape: Any) -> jax.Array:
     return found
 
 
-def space_to_depth(x: Any, block: Any, data_format: str) -> jax.Array:
-    """Returns images in which blocks of pixels have become channels."""
-    found = tensors.tensor(x)
-    image = _move_channels_last("space_to_depth", found, data_format)
-    n, h, w, c = image.shape
-    if h % block or w % block:
-        raise errors.InvalidArgumentError(
-            f"space_to_depth: {h}×{w} pixels cannot be divided in blocks of {block}."
-        )
-    # Batch, row of blocks, row in its block, column of blocks, column in its block,
-    # channel; then the two within a block go to the channels.
-    parts = image.reshape(n, h // block, block, w // block, block, c)
-    made = parts.transpose(0, 1, 3, 2, 4, 5)
-    made = made.reshape(n, h // block, w // block, block * block * c)
-    return _restore_channels(made, data_format)
+def _to_common_type(name: str, parts: Sequence[Any]) -> list[Any]:
+    """Returns arrays of one type; without an array, the widest of the numbers'."""
+    if any(isinstance(tensors.unwrap(x), jax.Array) or tensors.has_arrays(x)
+           for x in parts):  # fmt: skip
+        return tensors.to_one_type(name, *parts)
+    found = [tensors.tensor(x) for x in parts]
+    # Python's numbers have no type yet: [1, 2.0] becomes floats, as in TensorFlow.
+    widest = max(found, key=lambda x: kinds.ALL.index(kinds.kind(x.dtype)))
+    return [tensors.tensor(x, widest.dtype) for x in parts]
 
 
-def depth_to_space(x: Any, block: Any, data_format: str) -> jax.Array:
-    """Returns images in which channels have become blocks of pixels."""
-    found = tensors.tensor(x)
-    image = _move_channels_last("depth_to_space", found, data_format)
-    n, h, w, c = image.shape
-    if c % (block * block):
-        raise errors.InvalidArgumentError(
-            f"depth_to_space: {c} channels cannot be divided by {block * block}."
-        )
-    # The other way round: the channels are row and column in a block, and the rest.
-    parts = image.reshape(n, h, w, block, block, c // block**2)
-    made = parts.transpose(0, 1, 3, 2, 4, 5)
-    made = made.reshape(n, h * block, w * block, c // block**2)
-    return _restore_channels(made, data_format)
+_MODES = {"CONSTANT": "constant", "REFLECT": "reflect", "SYMMETRIC": "symmetric"}
 
 
-def _move_channels_last(name: str, x: jax.Array, data_format: str) -> jax.Array:
-    if x.ndim != 4 or data_format not in ("NHWC", "NCHW"):
-        raise errors.InvalidArgumentError(
-            f"{name} takes images of four axes as NHWC or NCHW, received the shape "
-            f"{list(x.shape)} as {data_format}."
-        )
-    return x if data_format == "NHWC" else x.transpose(0, 2, 3, 1)
+def _mirror(x: jax.Array, widths: Any, kind: str) -> jax.Array:
+    """Returns an array with its own elements, mirrored, around it."""
+    # "reflect" does not repeat the element at the edge. NumPy would go on reflecting
+    # where TensorFlow raises.
+    room = 1 if kind == "reflect" else 0
+    for size, pair in zip(x.shape, widths, strict=True):
+        if max(pair) > size - room:
+            raise errors.InvalidArgumentError(
+                f"paddings must be no greater than the dimension size: {pair} greater "
+                f"than {size - room}."
+            )
+    return tensors.call("pad", jnp.pad, x, widths, mode=kind)
 
 
-def _restore_channels(x: jax.Array, data_format: str) -> jax.Array:
-    return x if data_format == "NHWC" else x.transpose(0, 3, 1, 2)
+def _pick(x: jax.Array, key: tuple[Any, ...]) -> jax.Array:
+    """Returns ``x[key]``, which JAX would clamp where a position is not there."""
+    # NumPy raises for such a position. The array takes no memory: it has one element.
+    np.broadcast_to(np.zeros(()), x.shape)[key]
+    return x[key]

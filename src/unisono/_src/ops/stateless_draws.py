@@ -15,7 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
 from unisono._src.foundation import errors, jax_types
-from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.ops import distributions, random_state
 from unisono._src.ops.distributions import Numbers, Shape
 from unisono._src.training import philox
@@ -24,6 +24,7 @@ from unisono._src.values.array_operators import operand
 Seed: TypeAlias = Sequence[int] | np.ndarray | jax.Array
 
 
+@everyday_name("random.stateless_uniform")
 def stateless_uniform(
     shape: Shape,
     seed: Seed,
@@ -70,6 +71,7 @@ def stateless_uniform(
     return distributions.draw_uniform(lambda: words, sizes, minval, maxval, kind)
 
 
+@everyday_name("random.stateless_normal")
 def stateless_normal(
     shape: Shape,
     seed: Seed,
@@ -103,6 +105,7 @@ def stateless_normal(
     return distributions.scale(drawn, mean, stddev, kind)
 
 
+@everyday_name("random.stateless_truncated_normal")
 def stateless_truncated_normal(
     shape: Shape,
     seed: Seed,
@@ -136,6 +139,7 @@ def stateless_truncated_normal(
     return distributions.scale(drawn, mean, stddev, kind)
 
 
+@everyday_name("random.stateless_categorical", difference=distributions.OWN_NUMBERS)
 def stateless_categorical(
     logits: Numbers,
     num_samples: int,
@@ -162,6 +166,7 @@ def stateless_categorical(
     return distributions.draw_classes(array, count, _seed_words(seed), dtype)
 
 
+@everyday_name("random.stateless_gamma", difference=distributions.OWN_NUMBERS)
 def stateless_gamma(
     shape: Shape,
     seed: Seed,
@@ -196,6 +201,7 @@ def stateless_gamma(
     return distributions.draw_gamma(_seed_words(seed), sizes, a, b, kind)
 
 
+@everyday_name("random.stateless_poisson", difference=distributions.OWN_NUMBERS)
 def stateless_poisson(
     shape: Shape,
     seed: Seed,
@@ -225,6 +231,9 @@ def stateless_poisson(
     return drawn.astype(jax_types.usable_type(dtype))
 
 
+@everyday_name(
+    "random.experimental.stateless_shuffle", difference=distributions.OWN_NUMBERS
+)
 def stateless_shuffle(
     value: Numbers,
     seed: Seed,
@@ -250,6 +259,7 @@ def stateless_shuffle(
     )
 
 
+@everyday_name("random.split", "random.experimental.stateless_split")
 def split(seed: Seed, num: int = 2, alg: str | int = "auto_select") -> jax.Array:
     """Returns several seeds that follow from one, as the rows of a matrix.
 
@@ -268,6 +278,7 @@ def split(seed: Seed, num: int = 2, alg: str | int = "auto_select") -> jax.Array
     return stateless_uniform([count, 2], seed, None, None, jnp.int32, alg=alg)
 
 
+@everyday_name("random.fold_in", "random.experimental.stateless_fold_in")
 def fold_in(seed: Seed, data: ArrayLike, alg: str | int = "auto_select") -> jax.Array:
     """Returns the seed that follows from a seed and a number, such as a step's.
 
@@ -307,17 +318,3 @@ def _seed_words(seed: Any, alg: Any = "auto_select") -> jax.Array:
             f"seed must be two integers, received {given.dtype} numbers."
         )
     return random_state.words_of_stateless_seed(given)
-
-
-publish(
-    "unisono.random",
-    fold_in,
-    split,
-    stateless_categorical,
-    stateless_gamma,
-    stateless_normal,
-    stateless_poisson,
-    stateless_truncated_normal,
-    stateless_uniform,
-)
-publish("unisono.random.experimental", stateless_shuffle)

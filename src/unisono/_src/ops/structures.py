@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast, overload
 
 from unisono._src.foundation import nest
-from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.state.sharded_variable import ShardedVariable
 from unisono._src.values import distributed
 
@@ -14,6 +14,7 @@ _T = TypeVar("_T")
 _K = TypeVar("_K")
 
 
+@everyday_name("nest.is_nested")
 def is_nested(seq: object) -> bool:
     """Returns whether a value is a list, a tuple or a mapping.
 
@@ -23,6 +24,7 @@ def is_nested(seq: object) -> bool:
     return nest.is_nested(seq)
 
 
+@everyday_name("nest.flatten")
 def flatten(structure: object, expand_composites: bool = False) -> list[Any]:
     """Returns the leaves of a structure as a list, in the order of sorted keys.
 
@@ -57,6 +59,7 @@ def _children(x: Any, expands: bool) -> list[Any] | None:
     return None
 
 
+@everyday_name("nest.pack_sequence_as")
 def pack_sequence_as(
     structure: _T, flat_sequence: Sequence[object], expand_composites: bool = False
 ) -> _T:
@@ -150,6 +153,7 @@ def map_structure(
 ) -> Any: ...
 
 
+@everyday_name("nest.map_structure")
 def map_structure(
     func: Callable[..., Any],
     /,
@@ -192,6 +196,7 @@ def map_structure(
     return pack_sequence_as(first, results, expand_composites)
 
 
+@everyday_name("nest.assert_same_structure")
 def assert_same_structure(
     nest1: object,
     nest2: object,
@@ -266,13 +271,3 @@ def _has_same_type(a: Any, b: Any) -> bool:
         told = [(type(x).__name__, x._fields) for x in (a, b)]
         return told[0] == told[1]
     return type(a) is type(b)
-
-
-publish(
-    "unisono.nest",
-    assert_same_structure,
-    flatten,
-    is_nested,
-    map_structure,
-    pack_sequence_as,
-)

@@ -10,13 +10,26 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation import errors
-from unisono._src.foundation.public_names import publish
 from unisono._src.foundation.tensor_shape import ShapeLike, TensorShape
+from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.ops import array_entries, bodies, tensors
 from unisono._src.ops.array_entries import Entries
 from unisono._src.ops.tensors import DType, TensorLike
 
+__all__ = [
+    "TensorArray",
+]
 
+
+@everyday_name(
+    "TensorArray",
+    difference=(
+        "In a compiled function one that is written at a position that the program "
+        "computes has a fixed size and entries of one shape; a position that is not "
+        "there is left out, and reads as zeros. It has no `handle`, `flow` and "
+        "`grad`."
+    ),
+)
 @final
 class TensorArray(bodies.Carried):
     """A list of arrays of one type, for the values of a loop.
@@ -415,6 +428,3 @@ def _find_position(index: Any) -> Any:
         )
     known = bodies.find_known_value(array)
     return array if known is None else int(known)
-
-
-publish("unisono", TensorArray)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias, TypeVar
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, ParamSpec, TypeAlias, TypeGuard, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -22,15 +23,17 @@ from unisono._src.values.indexed_slices import IndexedSlices
 TensorLike: TypeAlias = ArrayLike | StandsForArray | IndexedSlices | Sequence[Any]
 # A size, a shape, or one or more axes.
 Sizes: TypeAlias = int | Sequence[Any] | np.ndarray | jax.Array
-DType: TypeAlias = Any
+# An element type; None for the one that a function chooses.
+DType: TypeAlias = kinds.ElementType | None
 
+_P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 _NUMBERS = (bool, int, float, complex)
 _DEFAULTS = {"b": dtypes.bool, "i": dtypes.int32, "f": dtypes.float32}
 
 
-def unwrap(x: Any) -> Any:
+def unwrap(x: object) -> Any:
     """Returns the array that an object stands for, and anything else as it is.
 
     Variables, values of the current replica, `IndexedSlices` and objects of other
@@ -56,7 +59,7 @@ def is_array(x: object) -> bool:
     return isinstance(own, jax.Array) or hasattr(own, "__jax_array__")
 
 
-def tensor(x: Any, dtype: DType = None) -> jax.Array:
+def tensor(x: object, dtype: DType = None) -> jax.Array:
     """Returns the array of a value.
 
     Args:
@@ -95,21 +98,22 @@ def tensor(x: Any, dtype: DType = None) -> jax.Array:
     return made
 
 
-def shape_of(x: Any) -> tuple[Any, ...]:
+def shape_of(x: object) -> tuple[Any, ...]:
     """Returns the shape of a value's array, whatever numbers it has."""
-    x = unwrap(x)
-    is_number = isinstance(x, (np.ndarray, np.generic)) and x.dtype.kind in "biufc"
-    return x.shape if is_number else tensor(x).shape
+    found = unwrap(x)
+    if isinstance(found, (np.ndarray, np.generic)) and found.dtype.kind in "biufc":
+        return found.shape
+    return tensor(found).shape
 
 
-def has_arrays(x: Any) -> bool:
+def has_arrays(x: object) -> TypeGuard[Sequence[object]]:
     """Returns whether nested lists have JAX arrays, or objects that stand for them."""
     return isinstance(x, (list, tuple)) and any(
         isinstance(unwrap(leaf), jax.Array) for leaf in _leaves(x)
     )
 
 
-def _leaves(x: Any) -> Iterator[Any]:
+def _leaves(x: Iterable[object]) -> Iterator[Any]:
     for part in x:
         if isinstance(part, (list, tuple)):
             yield from _leaves(part)
@@ -117,16 +121,17 @@ def _leaves(x: Any) -> Iterator[Any]:
             yield part
 
 
-def _stack(parts: Any, dtype: DType) -> jax.Array:
+def _stack(parts: Iterable[object], dtype: DType) -> jax.Array:
     """Returns the array of nested lists in which some leaves are arrays."""
     if dtype is None:
         found = (unwrap(leaf) for leaf in _leaves(parts))
         dtype = next(x.dtype for x in found if isinstance(x, jax.Array))
-    made = [_convert_to(part, dtype, "stack") for part in parts]
+    wanted = np.dtype(dtype)
+    made = [_convert_to(part, wanted, "stack") for part in parts]
     return call("stack", jnp.stack, made)
 
 
-def to_numpy(x: Any, dtype: DType = None) -> np.ndarray:
+def to_numpy(x: object, dtype: DType = None) -> np.ndarray:
     """Returns numbers of Python or NumPy as a NumPy array of TensorFlow's type.
 
     Raises:
@@ -151,7 +156,7 @@ def to_numpy(x: Any, dtype: DType = None) -> np.ndarray:
     return found.astype(wanted) if is_float else _narrow(found, wanted)
 
 
-def _narrow(x: np.ndarray, wanted: Any) -> np.ndarray:
+def _narrow(x: np.ndarray, wanted: np.dtype) -> np.ndarray:
     """Returns numbers in a type that JAX has.
 
     Raises:
@@ -161,7 +166,7 @@ def _narrow(x: np.ndarray, wanted: Any) -> np.ndarray:
     return x.astype(wanted)
 
 
-def _read(x: Any) -> np.ndarray:
+def _read(x: object) -> np.ndarray:
     """Returns numbers, or nested lists of numbers, as NumPy reads them."""
     try:
         found = np.asarray(x)
@@ -171,16 +176,19 @@ def _read(x: Any) -> np.ndarray:
         ) from error
     if found.dtype.kind not in "biufc" and found.dtype != dtypes.bfloat16:
         raise _no_numbers_error(x)
-    is_list = isinstance(x, (list, tuple)) and found.dtype.kind != "b"
     # NumPy would take True for 1.
-    if is_list and any(isinstance(leaf, (bool, np.bool_)) for leaf in _leaves(x)):
+    if (
+        isinstance(x, (list, tuple))
+        and found.dtype.kind != "b"
+        and any(isinstance(leaf, (bool, np.bool_)) for leaf in _leaves(x))
+    ):
         raise ValueError(
             f"Can't convert Python sequence with mixed types to Tensor: received {x!r}."
         )
     return found
 
 
-def _no_numbers_error(x: Any) -> Exception:
+def _no_numbers_error(x: object) -> Exception:
     if np.asarray(x).dtype.kind in "SU":
         return TypeError(f"An array cannot have strings here; received {x!r}.")
     return ValueError(
@@ -189,7 +197,7 @@ def _no_numbers_error(x: Any) -> Exception:
     )
 
 
-def _natural_type(x: Any, found: np.ndarray) -> Any:
+def _natural_type(x: object, found: np.ndarray) -> np.dtype:
     """Returns TensorFlow's type for numbers that are not an array of NumPy's."""
     # An empty list is float32 in TensorFlow, and float64 to NumPy.
     if found.size == 0 and found.dtype == np.float64:
@@ -204,7 +212,7 @@ def _natural_type(x: Any, found: np.ndarray) -> Any:
     return _DEFAULTS.get(letter, dtypes.complex128)
 
 
-def _fits(found: np.ndarray, dtype: Any) -> bool:
+def _fits(found: np.ndarray, dtype: np.dtype) -> bool:
     """Returns whether integers are in the range of a type of integers."""
     limits = np.iinfo(dtype)
     return not found.size or bool(
@@ -212,7 +220,7 @@ def _fits(found: np.ndarray, dtype: Any) -> bool:
     )
 
 
-def _convert_to(x: Any, dtype: DType, name: str) -> Any:
+def _convert_to(x: object, dtype: np.dtype, name: str) -> ArrayLike:
     """Returns a value as an array of a type, for a function that takes several.
 
     Raises:
@@ -222,10 +230,11 @@ def _convert_to(x: Any, dtype: DType, name: str) -> Any:
     x = unwrap(x)
     if has_arrays(x):
         x = _stack(x, None)
-    return _fit(x, dtype, name)
+    fitted: ArrayLike = _fit(x, dtype, name)
+    return fitted
 
 
-def _fit(x: Any, dtype: DType, name: str) -> Any:
+def _fit(x: object, dtype: np.dtype, name: str) -> Any:
     """Returns the same as `_convert_to`, for a value that stands for itself."""
     if isinstance(x, jax.Array):
         if x.dtype != dtype:
@@ -250,7 +259,7 @@ def _kind(x: bool | int | float) -> str:
     return "b" if isinstance(x, bool) else "i" if isinstance(x, int) else "f"
 
 
-def to_one_type(name: str, *values: Any) -> list[Any]:
+def to_one_type(name: str, *values: object) -> list[jax.Array]:
     """Returns values as arrays of one type.
 
     The first array of JAX or variable decides on the type, or else the first value.
@@ -273,20 +282,21 @@ def to_one_type(name: str, *values: Any) -> list[Any]:
     return [_fit(x, dtype, name) for x in given]
 
 
-def usable_type(dtype: DType) -> Any:
+def usable_type(dtype: DType) -> np.dtype:
     """Returns the type that JAX has for one that a program asks for.
 
     It warns if they differ, as they do for 64 bits.
     """
-    return jax_types.usable_type(np.dtype(dtype))
+    found: np.dtype = jax_types.usable_type(np.dtype(dtype))
+    return found
 
 
-def canonical_type(dtype: DType) -> Any:
+def canonical_type(dtype: DType) -> np.dtype:
     """Returns the type that JAX has for a type that TensorFlow chooses by itself."""
     return jax.dtypes.canonicalize_dtype(np.dtype(dtype))
 
 
-def call(name: str, fn: Callable[..., _R], *args: Any, **kwargs: Any) -> _R:
+def call(name: str, fn: Callable[..., _R], *args: object, **kwargs: object) -> _R:
     """Returns ``fn(*args, **kwargs)``; raises TensorFlow's errors in place of JAX's.
 
     Args:
@@ -307,21 +317,21 @@ def call(name: str, fn: Callable[..., _R], *args: Any, **kwargs: Any) -> _R:
         raise errors.InvalidArgumentError(f"{name}: {error}") from error
 
 
-def require_known(name: str, what: str, x: Any) -> Any:
+def require_known(name: str, what: str, given: object) -> Any:
     """Returns an argument that must be known when a program is compiled.
 
     Args:
         name: the name of the function.
         what: the name of the argument.
-        x: whole numbers: one, or nested lists or an array of them.
+        given: whole numbers: one, or nested lists or an array of them.
 
     Returns:
-        A number, or a tuple with one element for each element of `x`.
+        A number, or a tuple with one element for each element of `given`.
 
     Raises:
         TypeError: a number is computed by the program, or is not whole.
     """
-    x = unwrap(x)
+    x: Any = unwrap(given)
     if isinstance(x, (list, tuple)):
         return tuple(require_known(name, what, part) for part in x)
     if jax_tapes.is_traced(x):
@@ -338,31 +348,35 @@ def require_known(name: str, what: str, x: Any) -> Any:
     return x.item() if hasattr(x, "dtype") else x
 
 
-def sizes(name: str, what: str, x: Any) -> tuple[Any, ...]:
+def sizes(name: str, what: str, x: object) -> tuple[Any, ...]:
     """Returns a shape or axes that must be known when a program is compiled."""
     found = require_known(name, what, x)
     return found if isinstance(found, tuple) else (found,)
 
 
-def fold_constants(fn: Callable[..., _R], *args: Any) -> _R:
-    """Returns ``fn(*args)``; while a program is made, sizes stay known numbers.
+def folds_constants(fn: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Returns `fn`; while a program is made, its results of sizes stay known numbers.
 
-    `unisono.shape` gives NumPy's numbers there. What is computed from them with the
-    functions that use `fold_constants` can be a shape again.
+    `unisono.shape` gives NumPy's numbers there. What such functions compute from them
+    can be a shape again.
 
     Args:
-        fn: a function.
-        *args: its arguments.
+        fn: a function that returns an array.
     """
-    if jax_traces.is_clean() or not all(map(_is_known, args)):
-        return fn(*args)
-    with jax.ensure_compile_time_eval():
-        found: Any = fn(*args)
-    # The type of sizes. As NumPy's numbers they can be a shape again.
-    if found.dtype == dtypes.int32:
-        found = known_numbers(np.asarray(found))
-    result: _R = found
-    return result
+
+    @functools.wraps(fn)
+    def fold(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        if jax_traces.is_clean() or not all(map(_is_known, (*args, *kwargs.values()))):
+            return fn(*args, **kwargs)
+        with jax.ensure_compile_time_eval():
+            found: Any = fn(*args, **kwargs)
+        # The type of sizes. As NumPy's numbers they can be a shape again.
+        if found.dtype == dtypes.int32:
+            found = known_numbers(np.asarray(found))
+        result: _R = found
+        return result
+
+    return fold
 
 
 def known_numbers(x: np.ndarray) -> Any:
@@ -370,7 +384,7 @@ def known_numbers(x: np.ndarray) -> Any:
     return elements.present(x)
 
 
-def _is_known(x: Any) -> bool:
+def _is_known(x: object) -> bool:
     """Returns whether a value, or all in nested lists, is not of JAX."""
     if isinstance(x, (list, tuple)):
         return all(map(_is_known, x))
@@ -378,7 +392,7 @@ def _is_known(x: Any) -> bool:
     return isinstance(x, hosts) or callable(x)
 
 
-def is_traced_tree(x: Any) -> bool:
+def is_traced_tree(x: object) -> bool:
     """Returns whether a number, or one in nested lists, is not known yet."""
     if isinstance(x, (list, tuple)):
         return any(map(is_traced_tree, x))

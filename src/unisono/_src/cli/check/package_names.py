@@ -12,8 +12,7 @@ from typing import Any
 import jax
 
 from unisono._src.foundation import jax_internals
-from unisono._src.foundation.tensorflow_names import listing
-from unisono._src.ops import table
+from unisono._src.foundation.tensorflow_names import everyday, listing
 
 NOTHING = object()
 
@@ -183,7 +182,8 @@ def _signature(found: Any) -> inspect.Signature | None:
         return None
 
 
-def table_difference(path: str) -> str:
-    """Returns how an everyday name differs, from the table of `ops`."""
-    row = table.NAMES.get(path)
-    return row.difference if row else ""
+def everyday_difference(path: str) -> str:
+    """Returns how an everyday name differs from TensorFlow's; "" if it does not."""
+    find(path)  # Loads its module, which says so.
+    entry = everyday.NAMES.get(path)
+    return entry.difference if entry else ""

@@ -1,8 +1,8 @@
 """Tables of names that differ from TensorFlow's here, and of those that moved.
 
 They are for ``unisono check`` and for the tables in ``docs/from-tensorflow.md``. Names
-that are not here have their rows in `families`, and the everyday names of mathematics
-theirs in the table of `ops`.
+that are not here have their rows in `families`. Everyday names say themselves how they
+differ.
 """
 
 from __future__ import annotations

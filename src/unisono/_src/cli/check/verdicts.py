@@ -90,7 +90,7 @@ def _judge_path(
         if refused:
             return MISSING, refused, ""
     for each in package_names.public_paths(path):
-        told = rows.DIFFERENCES.get(each) or package_names.table_difference(each)
+        told = rows.DIFFERENCES.get(each) or package_names.everyday_difference(each)
         if told:
             return DIFFERS, told, ""
     return SAME, "", ""

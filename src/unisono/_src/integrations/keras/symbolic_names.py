@@ -16,7 +16,8 @@ import keras
 import numpy as np
 
 from unisono._src.foundation import public_names
-from unisono._src.ops import table
+from unisono._src.foundation.tensorflow_names import everyday
+from unisono._src.ops import MODULES
 
 KerasTensor: type = keras.KerasTensor
 _LISTS = (list, tuple)
@@ -110,13 +111,15 @@ def _wrap(path: str, function: Callable[..., Any]) -> Callable[..., Any]:
 def install() -> None:
     """Lets the public names of functions of arrays take symbolic tensors."""
     made: dict[Callable[..., Any], Callable[..., Any]] = {}
-    for path, row in table.NAMES.items():
-        if not row.call:
-            continue
-        parent, _, name = path.rpartition(".")
-        module = importlib.import_module(f"unisono.{parent}".rstrip("."))
-        function = getattr(module, name)
-        _functions[path] = function
-        if function not in made:
-            made[function] = _wrap(path, function)
-        setattr(module, name, made[function])
+    for module_name, everyday_modules in MODULES.items():
+        for where in everyday_modules:
+            importlib.import_module(where)
+        module = importlib.import_module(module_name)
+        for name, entry in everyday.names_in(module_name).items():
+            function = entry.value
+            if not entry.is_of_arrays or not callable(function):
+                continue
+            _functions[f"{module_name}.{name}".partition(".")[2]] = function
+            if function not in made:
+                made[function] = _wrap(entry.path, function)
+            setattr(module, name, made[function])

@@ -1,1 +1,0 @@
-"""The everyday names of each public module, written from their table."""
