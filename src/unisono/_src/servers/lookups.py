@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import jax
 from jax._src import core
 from jax.interpreters import partial_eval
 
-from unisono._src.execution import inlining, replica_invariance
+from unisono._src.execution import inlining
 from unisono._src.foundation import jax_types
-from unisono._src.state import rows
+from unisono._src.servers import update_parts
+from unisono._src.state import remote_state, rows
+from unisono._src.state.storage import Cell
+
+if TYPE_CHECKING:
+    from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
 
 
 @final
@@ -31,11 +36,11 @@ class Stage:
         cells: the variable of each position; none for the last stage.
     """
 
-    program: Any
-    cells: tuple[Any, ...]
+    program: ClosedJaxpr
+    cells: tuple[Cell, ...]
 
 
-def split(closed: Any, name: str) -> list[Stage]:
+def split(closed: ClosedJaxpr, name: str) -> list[Stage]:
     """Return the stages of a program; one if it asks for nothing.
 
     Args:
@@ -51,11 +56,11 @@ def split(closed: Any, name: str) -> list[Stage]:
     jaxpr = closed.jaxpr
     # The level of a value: how many times rows must be fetched before it can be
     # computed. Lookups of one level are asked for together.
-    levels: dict[Any, int] = {}
-    asked: dict[int, list[Any]] = {}
+    levels: dict[Var, int] = {}
+    asked: dict[int, list[JaxprEqn]] = {}
     rest = []
     for eqn in jaxpr.eqns:
-        inputs = [v for v in eqn.invars if not replica_invariance.is_literal(v)]
+        inputs = [v for v in eqn.invars if not update_parts.is_literal(v)]
         level = max([levels.get(v, 0) for v in inputs], default=0)
         if eqn.primitive is rows.lookup_p:
             asked.setdefault(level, []).append(eqn)
@@ -77,7 +82,7 @@ def split(closed: Any, name: str) -> list[Stage]:
     return stages
 
 
-def _check(eqn: Any, name: str) -> None:
+def _check(eqn: JaxprEqn, name: str) -> None:
     """Raise if a program inside an equation asks for rows of variables."""
     below = inlining.inner(eqn)
     if any(inlining.find_equation(p, rows.lookup_p) is not None for p in below):
@@ -89,13 +94,17 @@ def _check(eqn: Any, name: str) -> None:
         )
 
 
-def _program(closed: Any, inputs: Any, outputs: Any, equations: Any) -> Any:
-    jaxpr = closed.jaxpr.replace(
-        invars=list(inputs), outvars=list(outputs), eqns=list(equations)
-    )
+def _program(
+    closed: ClosedJaxpr,
+    inputs: Sequence[Var],
+    outputs: Sequence[Var | Literal],
+    equations: Sequence[JaxprEqn],
+) -> ClosedJaxpr:
+    jaxpr = update_parts.select_equations(closed, inputs, outputs, equations).jaxpr
     every = [True] * len(jaxpr.outvars)
     jaxpr, _ = partial_eval.dce_jaxpr(jaxpr, every, instantiate=True)
-    return jax_types.ClosedJaxpr(jaxpr, closed.consts)
+    made: ClosedJaxpr = jax_types.ClosedJaxpr(jaxpr, closed.consts)
+    return made
 
 
 @final
@@ -107,7 +116,7 @@ class StagedProgram:
         name: the name of the function, for messages.
     """
 
-    def __init__(self, closed: Any, name: str) -> None:
+    def __init__(self, closed: ClosedJaxpr, name: str) -> None:
         stages = split(closed, name)
         # `jax.extend.core` has this function, too, but takes long to load.
         self._stages = [(jax.jit(core.jaxpr_as_fun(s.program)), s) for s in stages]
@@ -118,5 +127,7 @@ class StagedProgram:
         for compiled, stage in self._stages:
             found = compiled(*given)
             pairs = zip(stage.cells, found, strict=False)
-            given += [cell.home.group.read_rows(cell, x) for cell, x in pairs]
+            given += [
+                remote_state.home_of(cell).group.read_rows(cell, x) for cell, x in pairs
+            ]
         return found

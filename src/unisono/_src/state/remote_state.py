@@ -7,6 +7,7 @@ reach servers by these classes only.
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
 import pathlib
 import types
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import jax
     import optax
     from jax.extend.core import ClosedJaxpr
+    from jax.typing import ArrayLike
 
     from unisono._src.state.storage import Cell
     from unisono._src.state.variables import Variable
@@ -169,6 +171,8 @@ class RemoteUpdate(abc.ABC):
         """
 
 
+# Makes a block in which a library's own programs use a model.
+ModelBlock = Callable[[Any], contextlib.AbstractContextManager[None]]
 # A function from the values of cells, and gradients, to the new values of the cells.
 UpdateFunction = Callable[[list[Any], list[Any]], list[Any]]
 
@@ -198,7 +202,7 @@ class RemoteState(abc.ABC):
         """
 
     @abc.abstractmethod
-    def create(self, cell: Cell, value: Any) -> None:
+    def create(self, cell: Cell, value: ArrayLike | None) -> None:
         """Gives a variable its first value; zeros if it is None."""
 
     @abc.abstractmethod
@@ -211,7 +215,7 @@ class RemoteState(abc.ABC):
         """
 
     @abc.abstractmethod
-    def read_rows(self, cell: Cell, rows: Any) -> jax.Array:
+    def read_rows(self, cell: Cell, rows: ArrayLike) -> jax.Array:
         """Returns some rows of a variable."""
 
     @abc.abstractmethod
@@ -273,7 +277,14 @@ class RemoteState(abc.ABC):
         """
 
     @abc.abstractmethod
-    def fit(self, model: Any, strategy: Any, block: Any, *args: Any, **kw: Any) -> Any:
+    def fit(
+        self,
+        model: Any,
+        strategy: object,
+        block: ModelBlock,
+        *args: object,
+        **kwargs: object,
+    ) -> Any:
         """Trains a Keras model on the workers; see `keras.Model.fit`.
 
         Args:
@@ -281,7 +292,7 @@ class RemoteState(abc.ABC):
             strategy: the strategy.
             block: makes a block in which Keras' own programs use the model.
             *args: the arguments of `fit`.
-            **kw: its keyword arguments.
+            **kwargs: its keyword arguments.
         """
 
     # Checkpoints.
