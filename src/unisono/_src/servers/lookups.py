@@ -19,10 +19,11 @@ from unisono._src.execution import inlining
 from unisono._src.foundation import jax_types
 from unisono._src.servers import update_parts
 from unisono._src.state import remote_state, rows
+from unisono._src.state.remote_state import ClosedProgram
 from unisono._src.state.storage import Cell
 
 if TYPE_CHECKING:
-    from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
+    from jax.extend.core import JaxprEqn, Literal, Var
 
 
 @final
@@ -36,11 +37,11 @@ class Stage:
         cells: the variable of each position; none for the last stage.
     """
 
-    program: ClosedJaxpr
+    program: ClosedProgram
     cells: tuple[Cell, ...]
 
 
-def split(closed: ClosedJaxpr, name: str) -> list[Stage]:
+def split(closed: ClosedProgram, name: str) -> list[Stage]:
     """Return the stages of a program; one if it asks for nothing.
 
     Args:
@@ -95,15 +96,15 @@ def _check(eqn: JaxprEqn, name: str) -> None:
 
 
 def _program(
-    closed: ClosedJaxpr,
+    closed: ClosedProgram,
     inputs: Sequence[Var],
     outputs: Sequence[Var | Literal],
     equations: Sequence[JaxprEqn],
-) -> ClosedJaxpr:
+) -> ClosedProgram:
     jaxpr = update_parts.select_equations(closed, inputs, outputs, equations).jaxpr
     every = [True] * len(jaxpr.outvars)
     jaxpr, _ = partial_eval.dce_jaxpr(jaxpr, every, instantiate=True)
-    made: ClosedJaxpr = jax_types.ClosedJaxpr(jaxpr, closed.consts)
+    made: ClosedProgram = jax_types.ClosedJaxpr(jaxpr, closed.consts)
     return made
 
 
@@ -116,7 +117,7 @@ class StagedProgram:
         name: the name of the function, for messages.
     """
 
-    def __init__(self, closed: ClosedJaxpr, name: str) -> None:
+    def __init__(self, closed: ClosedProgram, name: str) -> None:
         stages = split(closed, name)
         # `jax.extend.core` has this function, too, but takes long to load.
         self._stages = [(jax.jit(core.jaxpr_as_fun(s.program)), s) for s in stages]

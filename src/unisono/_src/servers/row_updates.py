@@ -20,9 +20,9 @@ from unisono._src.servers import update_parts
 from unisono._src.servers.update_parts import aval_of
 
 if TYPE_CHECKING:
-    from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
+    from jax.extend.core import JaxprEqn, Literal, Var
 
-    from unisono._src.state.remote_state import UpdateFunction
+    from unisono._src.state.remote_state import ClosedProgram, UpdateFunction
 
 # What a row without a gradient has: zeros, or something that is not followed. A number
 # stands for what the cell at that place had before.
@@ -97,8 +97,8 @@ def is_by_rows(
 # row is computed by itself. Here it must follow, too, that a row without a gradient
 # comes out as it went in.
 def _walk(
-    whole: ClosedJaxpr,
-    part: ClosedJaxpr,
+    whole: ClosedProgram,
+    part: ClosedProgram,
     count: int,
     table: Collection[int],
     gradient: int,

@@ -35,7 +35,6 @@ from unisono._src.values import exported
 
 if TYPE_CHECKING:
     import optax
-    from jax.extend.core import ClosedJaxpr
 
     from unisono._src.state.variables import Variable
 
@@ -127,7 +126,9 @@ class ServerGroup(server_files.SavingServers):
             cell.home = self.place(cell)
         self.create(cell, value)
 
-    def stage(self, closed: ClosedJaxpr, name: str) -> lookups.StagedProgram:
+    def stage(
+        self, closed: remote_state.ClosedProgram, name: str
+    ) -> lookups.StagedProgram:
         """Returns a program that looks rows up as a function; see `RemoteState`."""
         return lookups.StagedProgram(closed, name)
 

@@ -20,10 +20,10 @@ from unisono._src.execution import inlining, replica_invariance
 from unisono._src.foundation import jax_types
 
 if TYPE_CHECKING:
-    from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
+    from jax.extend.core import JaxprEqn, Literal, Var
     from typing_extensions import TypeIs
 
-    from unisono._src.state.remote_state import UpdateFunction
+    from unisono._src.state.remote_state import ClosedProgram, UpdateFunction
 
 
 class CannotBeCutError(NotImplementedError):
@@ -47,8 +47,8 @@ class UpdatePart:
     server: int
     written: tuple[int, ...]
     reads: tuple[int, ...]
-    program: ClosedJaxpr
-    operands: ClosedJaxpr
+    program: ClosedProgram
+    operands: ClosedProgram
     sent: tuple[int, ...]
 
 
@@ -98,7 +98,7 @@ class _Cutter:
 
     def __init__(
         self,
-        closed: ClosedJaxpr,
+        closed: ClosedProgram,
         count: int,
         homes: Sequence[tuple[int, ...]],
         owners: Sequence[int],
@@ -197,20 +197,20 @@ def _inputs(eqn: JaxprEqn) -> list[Var]:
 
 
 def select_equations(
-    closed: ClosedJaxpr,
+    closed: ClosedProgram,
     inputs: Sequence[Var],
     outputs: Sequence[Var | Literal],
     equations: Sequence[JaxprEqn],
-) -> ClosedJaxpr:
+) -> ClosedProgram:
     """Return a program of some of the equations of another one."""
     jaxpr = closed.jaxpr.replace(
         invars=list(inputs), outvars=list(outputs), eqns=list(equations)
     )
-    made: ClosedJaxpr = jax_types.ClosedJaxpr(jaxpr, closed.consts)
+    made: ClosedProgram = jax_types.ClosedJaxpr(jaxpr, closed.consts)
     return made
 
 
-def _drop_unused(closed: ClosedJaxpr, fixed: int) -> tuple[ClosedJaxpr, list[bool]]:
+def _drop_unused(closed: ClosedProgram, fixed: int) -> tuple[ClosedProgram, list[bool]]:
     """Return a program without its unused inputs; the first `fixed` ones stay."""
     keep = [i < fixed for i in range(len(closed.jaxpr.invars))]
     wanted = [True] * len(closed.jaxpr.outvars)

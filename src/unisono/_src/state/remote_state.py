@@ -12,14 +12,14 @@ import dataclasses
 import pathlib
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 from unisono._src.foundation import row_files
 
 if TYPE_CHECKING:
     import jax
     import optax
-    from jax.extend.core import ClosedJaxpr
+    from jax.extend.core import Jaxpr
     from jax.typing import ArrayLike
 
     from unisono._src.state.storage import Cell
@@ -44,6 +44,22 @@ class Home:
     key: str
     servers: tuple[int, ...]
     workers: int = 0
+
+
+class ClosedProgram(Protocol):
+    """A closed jaxpr. Its class has another name from JAX 0.12 on."""
+
+    @property
+    def jaxpr(self) -> Jaxpr:
+        """The program, whose constants are inputs."""
+
+    @property
+    def consts(self) -> Sequence[Any]:
+        """The values of its constants."""
+
+    @property
+    def in_avals(self) -> Sequence[Any]:
+        """The shapes and types of its inputs."""
 
 
 @final
@@ -74,7 +90,7 @@ class Change:
     cells: tuple[Cell, ...]
     kind: str
     operands: tuple[Any, ...]
-    program: ClosedJaxpr | None = None
+    program: ClosedProgram | None = None
     reads: tuple[Cell, ...] = ()
     server: int | None = None
     sparse: tuple[tuple[int, int, int], ...] = ()
@@ -225,7 +241,7 @@ class RemoteState(abc.ABC):
     # Programs.
 
     @abc.abstractmethod
-    def stage(self, closed: ClosedJaxpr, name: str) -> Callable[[Sequence[Any]], Any]:
+    def stage(self, closed: ClosedProgram, name: str) -> Callable[[Sequence[Any]], Any]:
         """Returns a function that runs a program which looks rows of variables up.
 
         Args:
