@@ -122,11 +122,14 @@ class ConcreteFunction:
     def _trace_call(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> traced_function.TracedCall:
-        """Return the trace of a call, without running it; see `traced_function`."""
+        """Return the trace of a call, without running it; see `function`."""
         call = self._complete(args, kwargs)
         # A method of the `Function` that this was made of, which has the trace.
-        owner: traced_function.Traceable = self._call.__self__  # type: ignore[attr-defined]
-        return owner._trace_call(call.args, call.kwargs)  # noqa: SLF001
+        owner: Any = self._call.__self__  # type: ignore[attr-defined]
+        found: traced_function.TracedCall = owner._trace_call(  # noqa: SLF001
+            call.args, call.kwargs
+        )
+        return found
 
     def _complete(self, args: Any, kwargs: Any) -> inspect.BoundArguments:
         """Return the arguments of a call, with those that were given before."""

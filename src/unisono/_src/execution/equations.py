@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 
 if TYPE_CHECKING:
     # It takes long to load.
     from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive, Var
+    from typing_extensions import TypeIs
 
     Atom: TypeAlias = Var | Literal
 
@@ -19,7 +20,7 @@ CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call"}
 _ALL_CALLS = {*CALLS, "custom_vjp_call", "remat", "checkpoint"}
 
 
-def is_literal(atom: Atom) -> TypeGuard[Literal]:
+def is_literal(atom: Atom) -> TypeIs[Literal]:
     """Whether an operand of a program is a constant."""
     # Not by `isinstance`: the class is in `jax.extend`, which takes long to load.
     return hasattr(atom, "val")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, final
+from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -169,35 +169,6 @@ class TracedCall(NamedTuple):
     arrays: list[jax.Array]
     iterators: list[host_inputs.HostIterator]
     elements: list[list[jax.Array]]
-
-
-class Traceable(Protocol):
-    """A function whose calls can be traced without running them."""
-
-    def _trace_call(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> TracedCall: ...
-
-
-def trace_call(
-    fn: Traceable, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> TracedCall:
-    """Return the trace of a call, without running it.
-
-    A coordinator sends it to a worker. The elements that the trace takes from iterators
-    are put back.
-
-    Args:
-        fn: a `Function`, a method, or a concrete function.
-        args: the arguments of the call.
-        kwargs: its keyword arguments.
-
-    Raises:
-        EndOfSequenceError: an iterator has no element to trace the call with.
-        ValueError: the function runs on the host, so it has no program.
-    """
-    # Private, because programs see the classes.
-    return fn._trace_call(args, kwargs)  # noqa: SLF001
 
 
 @final

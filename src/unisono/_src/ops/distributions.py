@@ -44,7 +44,8 @@ def draw_uniform(
     low = to_number(0 if minval is None else minval, kind)
     high = to_number(1 if maxval is None else maxval, kind)
     part: jax.Array = philox.uniform(words(), sizes, kind)
-    return part * (high - low) + low
+    drawn: jax.Array = part * (high - low) + low
+    return drawn
 
 
 def shuffle_rows(array: jax.Array, words: jax.Array) -> jax.Array:

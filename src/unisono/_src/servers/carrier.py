@@ -12,7 +12,7 @@ import abc
 import concurrent.futures
 import logging
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, TypeVar
 
 from unisono._src.cluster.cluster_tasks import ClusterSpec
 from unisono._src.foundation import errors
@@ -20,6 +20,7 @@ from unisono._src.foundation.public_names import publish
 
 _log = logging.getLogger("unisono")
 
+_R = TypeVar("_R")
 SERVER, WORKER = "ps", "worker"
 # Seconds; TensorFlow waits as long for a worker that was lost.
 PATIENCE = 3600.0
@@ -114,7 +115,7 @@ class Carrier(abc.ABC):
         """Ends all servers and workers, and all that was started for them."""
 
 
-def wait(call: Future[Any], kind: str, index: int, what: str) -> Any:
+def wait(call: Future[_R], kind: str, index: int, what: str) -> _R:
     """Returns the result of a call, or raises its error.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import threading
-from typing import Any, final
+from typing import Generic, Protocol, TypeVar, final
 
 from unisono._src.foundation import errors
 
@@ -13,8 +13,18 @@ LIMIT = 256 * 1024
 CANCELLED = "The corresponding function is cancelled. Please reschedule the function."
 
 
+class Cancellable(Protocol):
+    """Something that waits for a worker, and may never run."""
+
+    def cancel(self) -> None:
+        """Notes that it does not run."""
+
+
+_C = TypeVar("_C", bound=Cancellable)
+
+
 @final
-class ClosureQueue:
+class ClosureQueue(Generic[_C]):
     """Closures that wait for a worker, first come first served.
 
     The first error of a closure is kept. The next `put`, `wait` or `is_done` raises it,
@@ -24,7 +34,7 @@ class ClosureQueue:
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
-        self._waiting: collections.deque[Any] = collections.deque()
+        self._waiting: collections.deque[_C] = collections.deque()
         self._running = 0
         self._error: BaseException | None = None
         self._is_cancelling = False
@@ -36,7 +46,7 @@ class ClosureQueue:
         # workers go on while a caller waits.
         self._cut_off = threading.Lock()
 
-    def put(self, closure: Any) -> None:
+    def put(self, closure: _C) -> None:
         """Appends a closure; waits while the queue is full.
 
         Raises:
@@ -60,7 +70,7 @@ class ClosureQueue:
             self._changed.notify_all()
             self._raise_error()
 
-    def get(self) -> Any:
+    def get(self) -> _C | None:
         """Returns the next closure to run; None when the queue was closed."""
         with self._changed:
             self._changed.wait_for(
@@ -73,7 +83,7 @@ class ClosureQueue:
             self._changed.notify_all()
             return found
 
-    def get_more(self, most: int, share: int) -> list[Any]:
+    def get_more(self, most: int, share: int) -> list[_C]:
         """Returns further closures, which run together with one that `get` returned.
 
         Args:
@@ -109,7 +119,7 @@ class ClosureQueue:
             self._error = error
             self._changed.notify_all()
 
-    def put_back(self, *given: Any) -> None:
+    def put_back(self, *given: _C) -> None:
         """Takes back closures whose worker was lost; they run next."""
         with self._changed:
             self._running -= len(given)

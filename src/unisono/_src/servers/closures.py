@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 
 from unisono._src.execution import equations, programs, signature
 from unisono._src.execution.traced_function import TracedFunction
@@ -16,9 +17,11 @@ from unisono._src.servers import (
     closure_queue,
     lookups,
     random_keys,
+    server_files,
     server_group,
 )
 from unisono._src.servers.messages import (
+    ArrayShapes,
     ClosureProgram,
     Effect,
     ExportedStage,
@@ -26,8 +29,14 @@ from unisono._src.servers.messages import (
 )
 from unisono._src.servers.remote_value import ScheduledValue
 from unisono._src.state import frames, remote_state
+from unisono._src.state.storage import Cell
 from unisono._src.values import exported
 
+if TYPE_CHECKING:
+    from jax.extend.core import JaxprEqn, Literal, Var
+
+# The programs that servers run: the server, the key and the bytes of each.
+_Updates = tuple[tuple[int, str, bytes], ...]
 # `add_any` is the sum that JAX makes of gradients.
 _SUMS = ("add", "add_any")
 # A change that changes nothing.
@@ -51,13 +60,13 @@ class ExportedFunction:
     """
 
     program: ClosureProgram
-    local: tuple[Any, ...]
+    local: tuple[Cell, ...]
     outputs: Any
-    updates: tuple[tuple[int, str, bytes], ...]
+    updates: _Updates
 
 
 def export_function(
-    found: TracedFunction, shapes: Sequence[Sequence[tuple[Any, ...]]]
+    found: TracedFunction, shapes: Sequence[ArrayShapes]
 ) -> ExportedFunction:
     """Returns a traced function in the form that is sent to workers.
 
@@ -81,7 +90,7 @@ def export_function(
     # The first outputs are values of cells of this process, which do not travel.
     start = len(found.written) + len(found.created)
 
-    def run(*inputs: Any) -> Any:
+    def run(*inputs: jax.Array) -> list[ArrayLike]:
         # Random keys travel as numbers.
         cells = [
             random_keys.from_numbers(inputs[i], _key_implementation(c))
@@ -103,7 +112,7 @@ def export_function(
     draws, later = remote_state.split_draws(found.changes, found.read)
     effects, updates, operands = _list_effects(later)
     reads, more = _list_reads(remote, draws)
-    known = found.name, reads, tuple(map(tuple, shapes))
+    known = found.name, reads, tuple(shapes)
     # By content: the same function, traced again, is not sent to a worker again.
     key = exported.digest(stages, effects, *known)
     program = ClosureProgram(key, *known, stages, effects, operands)
@@ -118,22 +127,23 @@ def _export(stage: lookups.Stage, name: str) -> ExportedStage:
         [_struct(a) for a in program.in_avals],
         name,
     )
-    homes = [c.home for c in stage.cells]
+    homes = [remote_state.home_of(c) for c in stage.cells]
     return ExportedStage(data, tuple(Lookup(h.servers[0], h.key) for h in homes))
 
 
-def _struct(aval: Any) -> jax.ShapeDtypeStruct:
+def _struct(aval: jax.core.ShapedArray) -> jax.ShapeDtypeStruct:
     return random_keys.numbers_like(aval)
 
 
-def _key_implementation(cell: Any) -> str | None:
+def _key_implementation(cell: Cell) -> str | None:
     """Returns the implementation of a cell's random keys; None for numbers."""
     if not random_keys.is_key(cell):
         return None
     if cell.home is None:
         return str(jax.random.key_impl(frames.EAGER.whole(cell)))
-    found: str | None = cell.home.group.impl_of(cell)
-    return found
+    group = cell.home.group
+    assert isinstance(group, server_files.SavingServers)
+    return group.impl_of(cell)
 
 
 def _check_runs_elsewhere(found: TracedFunction) -> None:
@@ -155,25 +165,30 @@ def _check_runs_elsewhere(found: TracedFunction) -> None:
         )
 
 
-def _list_reads(cells: Sequence[Any], draws: remote_state.Draws) -> Any:
+def _list_reads(
+    cells: Sequence[Cell], draws: remote_state.Draws
+) -> tuple[tuple[tuple[int, str, tuple[str, ...]], ...], _Updates]:
     """Returns what a program reads from servers, and the programs of its draws."""
-    reads, updates = [], []
+    reads, updates = [], list[tuple[int, str, bytes]]()
     for cell in cells:
-        server, names = cell.home.servers[0], []
+        home, names = remote_state.home_of(cell), list[str]()
+        server = home.servers[0]
         for change in draws.get(cell, ()):
             data = server_group.export_change(change)
             names.append(exported.digest(data))
             updates.append((server, names[-1], data))
-        reads.append((server, cell.home.key, tuple(names)))
+        reads.append((server, home.key, tuple(names)))
     return tuple(reads), tuple(updates)
 
 
-def _list_effects(changes: Sequence[remote_state.Change]) -> Any:
+def _list_effects(
+    changes: Sequence[remote_state.Change],
+) -> tuple[tuple[Effect, ...], _Updates, int]:
     """Returns the effects of changes, the servers' programs, and the operands' count.
 
     Changes that are made while a variable is read have no operands and are left out.
     """
-    effects, updates, position = [], [], 0
+    effects, updates, position = list[Effect](), list[tuple[int, str, bytes]](), 0
     for change in changes:
         # An operation names its operands by their places among all that the program
         # gives.
@@ -233,13 +248,15 @@ def _find_additions(found: TracedFunction) -> TracedFunction:
     )
 
 
-def _find_term(new: Any, old: Any, made_by: dict[Any, Any]) -> tuple[str, Any]:
+def _find_term(
+    new: Var | Literal, old: Var | Literal | None, made_by: dict[Var, JaxprEqn]
+) -> tuple[str, Var | Literal]:
     """Returns the kind of a change that gives a cell a new value, and its operand."""
     old = None if old is None else _origin(old, made_by)
     source = _origin(new, made_by)
     if old is not None and source is old:
-        return _NOTHING, None
-    equation = made_by.get(source)
+        return _NOTHING, new
+    equation = None if source is None else made_by.get(source)
     if old is None or equation is None:
         return "assign", new
     name = equation.primitive.name
@@ -252,7 +269,7 @@ def _find_term(new: Any, old: Any, made_by: dict[Any, Any]) -> tuple[str, Any]:
     return "assign", new
 
 
-def _origin(value: Any, made_by: dict[Any, Any]) -> Any:
+def _origin(value: Var | Literal, made_by: dict[Var, JaxprEqn]) -> Var | None:
     """Returns the variable of the program that first had a value; None for a number."""
     while not equations.is_literal(value):
         equation = made_by.get(value)
@@ -262,31 +279,41 @@ def _origin(value: Any, made_by: dict[Any, Any]) -> Any:
     return None
 
 
+class NumberedInput(Protocol):
+    """Something of each worker that closures take elements from.
+
+    Attributes:
+        number: by which workers know it.
+    """
+
+    number: int
+
+
 @final
 class Closure:
     """One scheduled call of a function.
 
     Args:
-        shipment: its program.
+        function: its program.
         arguments: the arrays of its arguments.
         sources: the iterators that its elements come from. It keeps them: workers let
             their own go when nobody has these.
         number: tells closures apart if its changes must be made only once; else None.
-        retrace: returns the shipment for elements of other shapes.
+        retrace: returns the function for elements of other shapes.
         remote: receives the result. If the caller has let go of it by then, the result
             is dropped.
     """
 
     def __init__(
         self,
-        shipment: ExportedFunction,
+        function: ExportedFunction,
         arguments: Sequence[np.ndarray],
-        sources: Sequence[Any],
+        sources: Sequence[NumberedInput],
         number: int | None,
-        retrace: Callable[[Any], ExportedFunction],
+        retrace: Callable[[tuple[ArrayShapes, ...]], ExportedFunction],
         remote: ScheduledValue[Any],
     ) -> None:
-        self.shipment = shipment
+        self.function = function
         self.arguments = arguments
         self._sources = sources
         self.number = number
@@ -302,13 +329,13 @@ class Closure:
     @property
     def name(self) -> str:
         """The name of the function."""
-        return self.shipment.program.name
+        return self.function.program.name
 
     def succeed(self, arrays: Sequence[np.ndarray]) -> None:
         """Gives the caller's handle the result of the call."""
         remote = self._remote()
         if remote is not None:
-            remote.succeed(signature.rebuild(self.shipment.outputs, iter(arrays)))
+            remote.succeed(signature.rebuild(self.function.outputs, iter(arrays)))
 
     def fail(self, error: BaseException) -> None:
         """Sets the error that `fetch` raises."""
@@ -321,7 +348,7 @@ class Closure:
         self.fail(closure_queue.cancelled_error())
 
 
-def local_values(shipment: ExportedFunction) -> list[np.ndarray]:
+def local_values(function: ExportedFunction) -> list[np.ndarray]:
     """Returns the values of the coordinator's own variables that a program reads."""
-    found = (frames.EAGER.whole(c) for c in shipment.local)
+    found = (frames.EAGER.whole(c) for c in function.local)
     return [np.asarray(random_keys.to_numbers(x)) for x in found]

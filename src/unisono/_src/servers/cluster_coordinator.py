@@ -8,16 +8,16 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, final, overload
+from typing import Any, TypeVar, cast, final, overload
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 
 from unisono._src.execution import (
     concrete_function,
     function,
     host_inputs,
-    traced_function,
 )
 from unisono._src.foundation import ambient, nest
 from unisono._src.foundation.public_names import publish
@@ -30,6 +30,7 @@ from unisono._src.servers import (
     worker_data,
 )
 from unisono._src.servers.closure_queue import ClosureQueue
+from unisono._src.servers.messages import ArrayShapes
 from unisono._src.servers.parameter_server import ParameterServerStrategy
 from unisono._src.servers.remote_value import RemoteValue, ScheduledValue
 from unisono._src.servers.resources import ClosureInputError, Resources
@@ -43,7 +44,7 @@ _R = TypeVar("_R")
 class _OnePerStrategy(type):
     """Makes a call of `ClusterCoordinator` return the one of the strategy."""
 
-    def __call__(cls, strategy: ParameterServerStrategy) -> Any:
+    def __call__(cls, strategy: ParameterServerStrategy) -> ClusterCoordinator:
         if not isinstance(strategy, ParameterServerStrategy):
             raise ValueError(
                 "Only `tf.distribute.experimental.ParameterServerStrategy` is "
@@ -53,7 +54,8 @@ class _OnePerStrategy(type):
         cluster = parameter_server.cluster_of(strategy)
         if cluster.coordinator is None:
             cluster.coordinator = super().__call__(strategy)
-        return cluster.coordinator
+        found: ClusterCoordinator = cluster.coordinator
+        return found
 
 
 # The program's thread traces a function and puts a closure into the queue. For each
@@ -98,7 +100,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         cluster = parameter_server.cluster_of(strategy)
         carrier, servers = cluster.carrier, cluster.servers
         self._is_synchronous = carrier.is_synchronous
-        self._queue = ClosureQueue()
+        self._queue: ClosureQueue[closures.Closure] = ClosureQueue()
         self._resources = Resources(carrier, cluster.workers)
         recovery = ServerRecovery(servers, cluster.restore_from)
         parts = self._queue, self._resources, recovery
@@ -106,7 +108,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
             WorkerRunner(i, carrier, servers, *parts) for i in range(cluster.workers)
         ]
         # By the id of the trace. The trace is kept too, so that no other gets its id.
-        self._shipments: dict[int, tuple[Any, closures.ExportedFunction]] = {}
+        self._exported: dict[int, tuple[object, closures.ExportedFunction]] = {}
         self._numbers = itertools.count()
         self._turns = itertools.cycle(self._runners)
         # Tracing changes state of functions and of JAX: one thread at a time.
@@ -179,23 +181,30 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
 
     def _make_closure(
         self,
-        fn: Any,
-        args: Any,
-        kwargs: Any,
+        fn: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
         remote: ScheduledValue[Any],
         is_once: bool,
     ) -> closures.Closure:
-        def retrace(shapes: Any) -> closures.ExportedFunction:
-            found: closures.ExportedFunction = self._ship(fn, args, kwargs, shapes)[0]
-            return found
+        def retrace(shapes: tuple[ArrayShapes, ...]) -> closures.ExportedFunction:
+            return self._export(fn, args, kwargs, shapes)[0]
 
         # The plan keeps the iterators: workers let theirs go when these are garbage.
-        shipment, leaves, plan = self._ship(fn, args, kwargs, None)
+        exported, leaves, plan = self._export(fn, args, kwargs, None)
         number = next(self._numbers) if is_once else None
         arrays = [np.asarray(x) for x in leaves]
-        return closures.Closure(shipment, arrays, plan, number, retrace, remote)
+        return closures.Closure(exported, arrays, plan, number, retrace, remote)
 
-    def _ship(self, fn: Any, args: Any, kwargs: Any, shapes: Any) -> Any:
+    def _export(
+        self,
+        fn: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        shapes: tuple[ArrayShapes, ...] | None,
+    ) -> tuple[
+        closures.ExportedFunction, Sequence[ArrayLike], Sequence[closures.NumberedInput]
+    ]:
         """Traces a call.
 
         Returns:
@@ -206,19 +215,27 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         with self._tracing, self.strategy.scope(), mark:
             if shapes is not None:
                 self._expect(fn, args, kwargs, shapes)
-            found, leaves, plan, taken = traced_function.trace_call(fn, args, kwargs)
-            known = self._shipments.get(id(found))
+            found, leaves, iterators, taken = function.trace_call(fn, args, kwargs)
+            # What the functions of closures take elements from has a number.
+            plan = cast("list[closures.NumberedInput]", iterators)
+            known = self._exported.get(id(found))
             if known is not None:
                 return known[1], leaves, plan
             described = [messages.describe_arrays(arrays) for arrays in taken]
             made = closures.export_function(found, described)
-            self._shipments[id(found)] = (found, made)
+            self._exported[id(found)] = (found, made)
             return made, leaves, plan
 
-    def _expect(self, fn: Any, args: Any, kwargs: Any, shapes: Any) -> None:
+    def _expect(
+        self,
+        fn: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        shapes: tuple[ArrayShapes, ...],
+    ) -> None:
         """Sets the shapes of the elements that iterators give to the next trace."""
         # The first trace only tells which iterators the function uses.
-        _, _, plan, _ = traced_function.trace_call(fn, args, kwargs)
+        _, _, plan, _ = function.trace_call(fn, args, kwargs)
         for source, wanted in zip(plan, shapes, strict=True):
             if isinstance(source, per_worker.PerWorkerIterator):
                 source.shapes = wanted
@@ -243,9 +260,9 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
     def fetch(self, val: list[Any]) -> list[Any]: ...
 
     @overload
-    def fetch(self, val: Any) -> Any: ...
+    def fetch(self, val: object) -> Any: ...
 
-    def fetch(self, val: Any) -> Any:
+    def fetch(self, val: object) -> Any:
         """Returns a structure with the content of each `RemoteValue` in it.
 
         Args:
@@ -291,14 +308,20 @@ def _start(runner: WorkerRunner) -> threading.Thread:
     return made
 
 
-def _cancel_waiting(queue: ClosureQueue, runners: Any) -> None:
+def _cancel_waiting(
+    queue: ClosureQueue[closures.Closure], runners: Sequence[WorkerRunner]
+) -> None:
     """Cancels closures that wait; no other one starts."""
     for runner in runners:
         runner.is_stopped.set()
     queue.close()
 
 
-def _close(queue: ClosureQueue, runners: Any, threads: list[threading.Thread]) -> None:
+def _close(
+    queue: ClosureQueue[closures.Closure],
+    runners: Sequence[WorkerRunner],
+    threads: list[threading.Thread],
+) -> None:
     """Ends the threads of a coordinator that is gone."""
     _cancel_waiting(queue, runners)
     for thread in threads:
@@ -306,7 +329,7 @@ def _close(queue: ClosureQueue, runners: Any, threads: list[threading.Thread]) -
             thread.join()
 
 
-def _check_function(fn: Any) -> None:
+def _check_function(fn: object) -> None:
     """Raises unless `fn` can be scheduled."""
     if not callable(fn):
         raise ValueError(f"Only callable functions can be scheduled, received {fn!r}.")
@@ -318,7 +341,9 @@ def _check_function(fn: Any) -> None:
         )
 
 
-def _check_arguments(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _check_arguments(
+    args: object, kwargs: object
+) -> tuple[tuple[object, ...], dict[str, object]]:
     """Returns the arguments of a scheduled function.
 
     Raises:

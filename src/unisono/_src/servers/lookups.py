@@ -9,14 +9,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 import jax
 from jax.interpreters import partial_eval
 
 from unisono._src.execution import equations
 from unisono._src.foundation import jax_internals
-from unisono._src.state import rows
+from unisono._src.servers import update_parts
+from unisono._src.state import remote_state, rows
+from unisono._src.state.remote_state import ClosedProgram
+from unisono._src.state.storage import Cell
+
+if TYPE_CHECKING:
+    from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
 
 
 @final
@@ -30,11 +36,11 @@ class Stage:
         cells: the variable of each position; none for the last stage.
     """
 
-    program: Any
-    cells: tuple[Any, ...]
+    program: ClosedProgram
+    cells: tuple[Cell, ...]
 
 
-def split(closed: Any, name: str) -> list[Stage]:
+def split(closed: ClosedProgram, name: str) -> list[Stage]:
     """Return the stages of a program; one if it asks for nothing.
 
     Args:
@@ -46,12 +52,12 @@ def split(closed: Any, name: str) -> list[Stage]:
     """
     if equations.find_equation(closed.jaxpr, rows.lookup_p) is None:
         return [Stage(closed, ())]
-    closed = equations.inline(closed)
+    closed = equations.inline(cast("ClosedJaxpr", closed))
     jaxpr = closed.jaxpr
     # The level of a value: how many times rows must be fetched before it can be
     # computed. Lookups of one level are asked for together.
-    levels: dict[Any, int] = {}
-    asked: dict[int, list[Any]] = {}
+    levels: dict[Var, int] = {}
+    asked: dict[int, list[JaxprEqn]] = {}
     rest = []
     for eqn in jaxpr.eqns:
         inputs = [v for v in eqn.invars if not equations.is_literal(v)]
@@ -76,7 +82,7 @@ def split(closed: Any, name: str) -> list[Stage]:
     return stages
 
 
-def _check(eqn: Any, name: str) -> None:
+def _check(eqn: JaxprEqn, name: str) -> None:
     """Raise if a program inside an equation asks for rows of variables."""
     below = equations.inner(eqn)
     if any(equations.find_equation(p, rows.lookup_p) is not None for p in below):
@@ -88,13 +94,17 @@ def _check(eqn: Any, name: str) -> None:
         )
 
 
-def _program(closed: Any, inputs: Any, outputs: Any, equations: Any) -> Any:
-    jaxpr = closed.jaxpr.replace(
-        invars=list(inputs), outvars=list(outputs), eqns=list(equations)
-    )
+def _program(
+    closed: ClosedProgram,
+    inputs: Sequence[Var],
+    outputs: Sequence[Var | Literal],
+    equations: Sequence[JaxprEqn],
+) -> ClosedProgram:
+    jaxpr = update_parts.select_equations(closed, inputs, outputs, equations).jaxpr
     every = [True] * len(jaxpr.outvars)
     jaxpr, _ = partial_eval.dce_jaxpr(jaxpr, every, instantiate=True)
-    return jax_internals.ClosedJaxpr(jaxpr, closed.consts)
+    made: ClosedProgram = jax_internals.ClosedJaxpr(jaxpr, closed.consts)
+    return made
 
 
 @final
@@ -106,7 +116,7 @@ class StagedProgram:
         name: the name of the function, for messages.
     """
 
-    def __init__(self, closed: Any, name: str) -> None:
+    def __init__(self, closed: ClosedProgram, name: str) -> None:
         stages = split(closed, name)
         self._stages = [
             (jax.jit(jax_internals.jaxpr_as_fun(s.program)), s) for s in stages
@@ -118,5 +128,7 @@ class StagedProgram:
         for compiled, stage in self._stages:
             found = compiled(*given)
             pairs = zip(stage.cells, found, strict=False)
-            given += [cell.home.group.read_rows(cell, x) for cell, x in pairs]
+            given += [
+                remote_state.home_of(cell).group.read_rows(cell, x) for cell, x in pairs
+            ]
         return found

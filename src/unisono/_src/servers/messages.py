@@ -177,6 +177,21 @@ class Outcome(NamedTuple):
 
 
 @final
+class DatasetDescription(NamedTuple):
+    """A worker's dataset, as the coordinator knows it.
+
+    Attributes:
+        spec: the spec of its elements; None if it has none.
+        example: the structure of its first element; None if it has no element.
+        shapes: the shapes and types of the arrays of that element.
+    """
+
+    spec: object
+    example: object = None
+    shapes: ArrayShapes = ()
+
+
+@final
 class OtherShapes(NamedTuple):
     """Says that a program was not made for elements of such shapes; nothing was done.
 

@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, SupportsIndex, final
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, final
 
 from unisono._src.cluster.cluster_tasks import ClusterSpec
 from unisono._src.execution import function
@@ -25,12 +25,15 @@ from unisono._src.servers.worker_data import (
     WorkerStrategy,
 )
 from unisono._src.state import description, storage
+from unisono._src.state.sharded_variable import ShardedVariable
+from unisono._src.state.variables import Variable
 from unisono._src.strategies import base, local
 
 if TYPE_CHECKING:
     from unisono._src.cluster.resolvers.base import ClusterResolver
 
 _log = logging.getLogger("unisono")
+_T = TypeVar("_T")
 
 # The kinds of tasks that a cluster may have.
 _JOBS = ("chief", "worker", "evaluator", "ps")
@@ -52,7 +55,10 @@ class _ServerExtended(local.SingleExtended):
     """
 
     def __init__(
-        self, container_strategy: Any, placement: storage.Placement, partitioner: Any
+        self,
+        container_strategy: base.Strategy,
+        placement: storage.Placement,
+        partitioner: partitioners.PartitionFunction | None,
     ) -> None:
         super().__init__(container_strategy, placement)
         self._warned: set[str] = set()
@@ -72,7 +78,9 @@ class _ServerExtended(local.SingleExtended):
         with self._container_strategy().scope():
             return placed_variables.make_per_worker(home, **kwargs)
 
-    def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
+    def _create_variable(
+        self, next_creator: Callable[..., Variable], **kwargs: Any
+    ) -> Variable | ShardedVariable:
         """Makes a variable, or its parts if the partitioner cuts it."""
         if self._partitioner is None or ambient.current().colocate is not None:
             return next_creator(**kwargs)
@@ -96,17 +104,24 @@ class _ServerExtended(local.SingleExtended):
             method,
         )
 
-    def _place(self, tree: Any) -> Any:
+    def _place(self, tree: _T) -> _T:
         return tree
 
-    def _reduce_to(self, op: Any, value: Any, destinations: Any, options: Any) -> Any:
+    def _reduce_to(
+        self, op: object, value: _T, destinations: object, options: object
+    ) -> _T:
         self._warn("reduce")
         return value
 
-    def _distribute_dataset(self, dataset: Any, options: Any) -> Any:
+    # Each worker reads a dataset of its own, so these are no distributed datasets.
+    def _distribute_dataset(  # type: ignore[override]
+        self, dataset: Any, options: object
+    ) -> WorkerBatches:
         return WorkerBatches(dataset)
 
-    def _distribute_from_function(self, dataset_fn: Any, options: Any) -> Any:
+    def _distribute_from_function(  # type: ignore[override]
+        self, dataset_fn: Callable[..., Any], options: object
+    ) -> WorkerFunction:
         return WorkerFunction(dataset_fn, self._num_replicas_in_sync)
 
     @property
@@ -120,7 +135,7 @@ class _ServerExtended(local.SingleExtended):
         count = self._servers.count
         return [f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(count)]
 
-    def non_slot_devices(self, var_list: Sequence[Any]) -> Any:
+    def non_slot_devices(self, var_list: Sequence[Variable]) -> Variable:
         """Returns the first of the variables by name."""
         return min(var_list, key=lambda v: v.name)
 

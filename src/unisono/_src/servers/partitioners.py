@@ -5,22 +5,28 @@ from __future__ import annotations
 import abc
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import DTypeLike
+from jax.typing import ArrayLike, DTypeLike
 
 from unisono._src.foundation import jax_types
 from unisono._src.foundation.public_names import publish
 from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.state.sharded_variable import ShardedVariable
+from unisono._src.state.variables import Variable
 from unisono._src.values.array_operators import operand
 
 _log = logging.getLogger("unisono")
 # A first value of more elements is made whole only with a warning, as in TensorFlow.
 _LARGE = 1e9
+
+
+# A partitioner, or any function of a shape and a type.
+PartitionFunction = Callable[..., Sequence[int]]
 
 
 class Partitioner(abc.ABC):
@@ -154,14 +160,14 @@ class MaxSizePartitioner(Partitioner):
         return _parts_along(axis, shape, max(1, found))
 
 
-def _check_positive(name: str, value: Any) -> int:
+def _check_positive(name: str, value: int) -> int:
     """Returns an argument, which must be a positive number."""
     if value < 1:
         raise ValueError(f"Argument `{name}` must be positive. Received: {value}.")
     return int(value)
 
 
-def _row_bytes(shape: Sequence[int], dtype: Any, axis: int) -> int:
+def _row_bytes(shape: Sequence[int], dtype: DTypeLike, axis: int) -> int:
     """Returns the number of bytes of one slice along an axis."""
     others = [side for i, side in enumerate(shape) if i != axis % len(shape)]
     size: int = np.dtype(jax_types.usable_type(dtype)).itemsize
@@ -174,7 +180,9 @@ def _parts_along(axis: int, shape: Sequence[int], count: int) -> list[int]:
     return made
 
 
-def count_parts(partitioner: Any, shape: Sequence[int], dtype: Any, name: str) -> int:
+def count_parts(
+    partitioner: PartitionFunction, shape: Sequence[int], dtype: DTypeLike, name: str
+) -> int:
     """Returns into how many parts a partitioner cuts a variable along its first axis.
 
     Raises:
@@ -204,10 +212,10 @@ def lengths(rows: int, parts: int) -> list[int]:
 
 
 def create(
-    partitioner: Callable[..., Any],
-    create_part: Callable[..., Any],
+    partitioner: PartitionFunction,
+    create_part: Callable[..., Variable],
     arguments: dict[str, Any],
-) -> Any:
+) -> Variable | ShardedVariable:
     """Returns a variable; one in parts if the partitioner cuts it.
 
     Args:
@@ -256,8 +264,13 @@ def create(
 
 
 def _first_values(
-    given: Any, whole: Any, shape: tuple[int, ...], dtype: Any, count: int, name: str
-) -> Any:
+    given: Callable[..., ArrayLike],
+    whole: jax.Array | None,
+    shape: tuple[int, ...],
+    dtype: DTypeLike,
+    count: int,
+    name: str,
+) -> Iterator[jax.Array]:
     """Yields the first value of each part."""
     offset = 0
     for length in lengths(shape[0], count):
@@ -274,16 +287,22 @@ def _first_values(
         offset += length
 
 
-def _call_for_part(given: Any, shape: Any, offset: Any) -> Any:
+def _call_for_part(
+    given: Callable[..., ArrayLike], shape: tuple[int, ...], offset: tuple[int, ...]
+) -> ArrayLike | None:
     """Returns the part that a function makes; None if it makes no parts."""
     try:
         # TensorFlow's keywords. A function that does not take them raises `TypeError`.
-        return operand(given(partition_shape=shape, partition_offset=offset))
+        found: ArrayLike
+        found = operand(given(partition_shape=shape, partition_offset=offset))
+        return found
     except (TypeError, ValueError):
         return None
 
 
-def _call_for_whole(given: Any, shape: tuple[int, ...], name: str) -> Any:
+def _call_for_whole(
+    given: Callable[..., ArrayLike], shape: tuple[int, ...], name: str
+) -> jax.Array:
     if np.prod(shape) > _LARGE:
         _log.warning(
             "The first value of the variable '%s' of shape %s is made whole, and then "

@@ -12,6 +12,7 @@ import numpy as np
 from unisono._src.execution import host_inputs, signature
 from unisono._src.foundation import errors
 from unisono._src.foundation.public_names import publish
+from unisono._src.servers.messages import ArrayShapes, DatasetDescription
 from unisono._src.servers.resources import Resources
 from unisono._src.servers.worker_data import DatasetMaker
 from unisono._src.state import frames
@@ -43,16 +44,16 @@ class PerWorkerIterator(host_inputs.HostIterator, PerWorkerValue):
     # Workers may need the lock that checkpoints hold while they read variables.
     _checkpoint_waits = True
 
-    def __init__(self, given: Any, resources: Resources, workers: int) -> None:
+    def __init__(self, given: object, resources: Resources, workers: int) -> None:
         super().__init__()
         self._resources, self._workers = resources, workers
         self.number = resources.add(DatasetMaker(given))
         # When nobody can use the iterator any more, the workers let theirs go.
         weakref.finalize(self, resources.drop, self.number)
-        self._found: Any = None
-        self.shapes: Any = None
+        self._found: DatasetDescription | None = None
+        self.shapes: ArrayShapes | None = None
 
-    def _describe(self) -> Any:
+    def _describe(self) -> DatasetDescription:
         """Returns the description of an iterator by the first worker that answers."""
         # Any worker will do: all make the dataset by the same function.
         worker = 0
@@ -66,9 +67,9 @@ class PerWorkerIterator(host_inputs.HostIterator, PerWorkerValue):
         return self._found
 
     @property
-    def element_spec(self) -> Any:
+    def element_spec(self) -> object:
         """The shapes and types of an element."""
-        return self._describe()[0]
+        return self._describe().spec
 
     def pull(self) -> Any:
         """Returns an element like those of workers, to trace a function with."""
@@ -82,7 +83,7 @@ class PerWorkerIterator(host_inputs.HostIterator, PerWorkerValue):
             iter([np.broadcast_to(np.zeros((), _dtype(t)), s) for s, t in wanted]),
         )
 
-    def put_back(self, element: Any) -> None:
+    def put_back(self, element: object) -> None:
         """Does nothing: the element was only an example for a trace."""
 
     def __next__(self) -> Any:
@@ -143,7 +144,7 @@ class PerWorkerIterator(host_inputs.HostIterator, PerWorkerValue):
                 self._ask(worker, "set_state", position)
             raise
 
-    def _ask(self, worker: int, method: str, *args: Any) -> Any:
+    def _ask(self, worker: int, method: str, *args: object) -> Any:
         return self._resources.ask(worker, self.number, method, *args)
 
 
@@ -155,7 +156,7 @@ class PerWorkerDataset(PerWorkerValue):
     functions.
     """
 
-    def __init__(self, given: Any, resources: Resources, workers: int) -> None:
+    def __init__(self, given: object, resources: Resources, workers: int) -> None:
         self._given, self._resources, self._workers = given, resources, workers
         self._last: PerWorkerIterator | None = None
 
@@ -179,12 +180,12 @@ class PerWorkerDataset(PerWorkerValue):
         )
 
     @property
-    def element_spec(self) -> Any:
+    def element_spec(self) -> object:
         """The shapes and types of an element."""
         return (self._last or iter(self)).element_spec
 
 
-def _dtype(name: str) -> Any:
+def _dtype(name: str) -> np.dtype:
     return np.dtype(getattr(jax.numpy, name, name))
 
 

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+_A = TypeVar("_A", jax.Array, np.ndarray)
 
 
-def is_key(x: Any) -> bool:
+class _Shaped(Protocol):
+    """An array, cell or aval."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype: ...
+
+
+def is_key(x: _Shaped) -> bool:
     """Whether an array, cell or aval is of random keys."""
     return bool(jnp.issubdtype(x.dtype, jax.dtypes.prng_key))
 
 
-def to_numbers(x: Any) -> Any:
+def to_numbers(x: ArrayLike) -> ArrayLike:
     """Returns the numbers of random keys; any other array as it is."""
-    return jax.random.key_data(x) if hasattr(x, "dtype") and is_key(x) else x
+    return jax.random.key_data(x) if isinstance(x, jax.Array) and is_key(x) else x
 
 
-def from_numbers(x: Any, impl: str | None) -> Any:
+def from_numbers(x: _A, impl: str | None) -> _A | jax.Array:
     """Returns random keys of their numbers; any other array as it is.
 
     Args:
@@ -28,7 +42,7 @@ def from_numbers(x: Any, impl: str | None) -> Any:
     return x if impl is None else jax.random.wrap_key_data(jnp.asarray(x), impl=impl)
 
 
-def numbers_like(aval: Any) -> jax.ShapeDtypeStruct:
+def numbers_like(aval: _Shaped) -> jax.ShapeDtypeStruct:
     """Returns the shape and type of an array as it travels."""
     if not is_key(aval):
         return jax.ShapeDtypeStruct(aval.shape, aval.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import threading
-from typing import Any, Generic, NoReturn, TypeVar, cast, final
+from typing import Generic, NoReturn, TypeVar, cast, final
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class RemoteValue(abc.ABC, Generic[_R]):
         )
 
     @abc.abstractmethod
-    def _wait(self) -> Any:
+    def _wait(self) -> object:
         """Waits for the result, and returns it as it came, or raises its error."""
 
 
@@ -70,10 +70,10 @@ class ScheduledValue(RemoteValue[_R]):
         # Set last, by the thread of a worker: whoever has waited sees the value or
         # error.
         self._event = threading.Event()
-        self._value: Any = None
+        self._value: object = None
         self._error: BaseException | None = None
 
-    def _wait(self) -> Any:
+    def _wait(self) -> object:
         self._event.wait()
         if self._error is not None:
             raise self._error
@@ -92,13 +92,13 @@ class ScheduledValue(RemoteValue[_R]):
             self._event.set()
 
 
-def _as_numpy(x: Any) -> Any:
+def _as_numpy(x: object) -> object:
     if isinstance(x, np.ndarray):
         return x[()] if x.ndim == 0 else x
     return x
 
 
-def _as_array(x: Any) -> Any:
+def _as_array(x: object) -> object:
     if not isinstance(x, (np.ndarray, np.generic)):
         return x
     return wide_numbers.as_jax(x, None, "the result of a closure")

@@ -11,6 +11,7 @@ from unisono._src.foundation import errors
 from unisono._src.foundation.public_names import publish
 from unisono._src.servers import carrier as carrier_lib
 from unisono._src.servers.carrier import WORKER, Carrier
+from unisono._src.servers.messages import DatasetDescription
 
 
 class ClosureInputError(Exception):
@@ -37,13 +38,15 @@ class Resources:
         self.workers = workers
         self.rounds = [0] * workers
         self._numbers = itertools.count()
-        self._makers: dict[int, Callable[[], Any]] = {}
-        self._built: list[dict[int, Any]] = [{} for _ in range(workers)]
+        self._makers: dict[int, Callable[[], object]] = {}
+        self._built: list[dict[int, DatasetDescription | Exception]] = [
+            {} for _ in range(workers)
+        ]
         # One lock for each worker: two threads must not make one resource twice.
         self._locks = [threading.RLock() for _ in range(workers)]
         self._dropped: list[set[int]] = [set() for _ in range(workers)]
 
-    def add(self, make: Callable[[], Any]) -> int:
+    def add(self, make: Callable[[], object]) -> int:
         """Adds a resource, which each worker makes when it is first needed."""
         number = next(self._numbers)
         self._makers[number] = make
@@ -68,16 +71,16 @@ class Resources:
             if number >= 0:
                 self.describe(worker, number)
 
-    def describe(self, worker: int, number: int) -> Any:
+    def describe(self, worker: int, number: int) -> DatasetDescription:
         """Returns a worker's description of a resource, which it makes if need be."""
         with self._locks[worker]:
             self._forget(worker)
             built = self._built[worker]
             if number not in built:
                 try:
-                    built[number] = self._call(
-                        worker, "build", number, self._makers[number]
-                    )
+                    told = self._call(worker, "build", number, self._makers[number])
+                    # A carrier may turn named tuples into plain ones.
+                    built[number] = DatasetDescription(*told)
                 except errors.UnavailableError:
                     raise
                 except Exception as error:
@@ -92,7 +95,7 @@ class Resources:
             ) from found
         return found
 
-    def ask(self, worker: int, number: int, method: str, *args: Any) -> Any:
+    def ask(self, worker: int, number: int, method: str, *args: object) -> Any:
         """Calls a method of a worker's resource, which it makes if need be.
 
         A worker that is gone is replaced first.
@@ -135,7 +138,7 @@ class Resources:
                 self.rounds[worker] += 1
             self.build(worker, list(self._makers))
 
-    def _call(self, worker: int, method: str, *args: Any) -> Any:
+    def _call(self, worker: int, method: str, *args: object) -> Any:
         made = self._carrier.worker(worker).call(method, *args)
         return carrier_lib.wait(made, WORKER, worker, f"'{method}'")
 

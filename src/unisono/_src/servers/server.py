@@ -295,7 +295,9 @@ def _subtract(old: np.ndarray, value: np.ndarray) -> None:
     np.subtract(old, value, out=old)
 
 
-def _existing_rows(old: np.ndarray, rows: np.ndarray, values: np.ndarray) -> Any:
+def _existing_rows(
+    old: np.ndarray, rows: np.ndarray, values: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Returns the positions that exist, counted from 0, and the values for them."""
     rows = np.asarray(rows)
     inside = (rows >= 0) & (rows < len(old))

@@ -13,6 +13,8 @@ from typing import Any, final
 from unisono._src.foundation import errors, row_files
 from unisono._src.servers import random_keys
 from unisono._src.state import remote_state
+from unisono._src.state.remote_state import home_of
+from unisono._src.state.storage import Cell
 
 
 class SavingServers(remote_state.RemoteState):
@@ -29,7 +31,7 @@ class SavingServers(remote_state.RemoteState):
         """Where each server runs, for messages."""
 
     @abc.abstractmethod
-    def impl_of(self, cell: Any) -> str | None:
+    def impl_of(self, cell: Cell) -> str | None:
         """Returns the implementation of a cell's random keys; None for numbers."""
 
     @abc.abstractmethod
@@ -48,12 +50,12 @@ class SavingServers(remote_state.RemoteState):
         """
 
     def hold(
-        self, cells: Sequence[Any], wanted: Collection[Any]
+        self, cells: Sequence[Cell], wanted: Collection[Cell]
     ) -> remote_state.RemoteSnapshot:
         """Keeps the values that variables have now; see `RemoteState`."""
         return ServerSnapshot(self, next(self._holds), cells, wanted)
 
-    def check_seen(self, cells: Sequence[Any], path: pathlib.Path, mark: str) -> None:
+    def check_seen(self, cells: Sequence[Cell], path: pathlib.Path, mark: str) -> None:
         """Raises unless the servers of variables see a file; see `RemoteState`."""
         asked = {index: (str(path), mark.encode()) for index in _group_by_server(cells)}
         found = self.call_each("looking for a checkpoint", "sees", asked)
@@ -69,7 +71,7 @@ class SavingServers(remote_state.RemoteState):
     def load(self, directory: pathlib.Path, places: remote_state.Places) -> None:
         """Lets servers read values from a checkpoint; see `RemoteState`."""
         given = {
-            index: (str(directory), {c.home.key: places[c] for c in own})
+            index: (str(directory), {home_of(c).key: places[c] for c in own})
             for index, own in _group_by_server(places).items()
         }
         self.call_each("reading a checkpoint", "load", given)
@@ -81,11 +83,11 @@ class SavingServers(remote_state.RemoteState):
         self.call_each("restoring a checkpoint", "remember", given)
 
 
-def _group_by_server(cells: Iterable[Any]) -> dict[int, list[Any]]:
+def _group_by_server(cells: Iterable[Cell]) -> dict[int, list[Cell]]:
     """Returns variables by the number of the server that has them."""
-    found: dict[int, list[Any]] = {}
+    found: dict[int, list[Cell]] = {}
     for cell in cells:
-        found.setdefault(cell.home.servers[0], []).append(cell)
+        found.setdefault(home_of(cell).servers[0], []).append(cell)
     return found
 
 
@@ -104,8 +106,8 @@ class ServerSnapshot(remote_state.RemoteSnapshot):
         self,
         group: SavingServers,
         number: int,
-        cells: Sequence[Any],
-        wanted: Collection[Any],
+        cells: Sequence[Cell],
+        wanted: Collection[Cell],
     ) -> None:
         self._group, self._number = group, number
         # Each variable once, though several objects of a checkpoint may have it.
@@ -136,7 +138,7 @@ class ServerSnapshot(remote_state.RemoteSnapshot):
             index: (
                 self._number,
                 str(directory / folders[index]),
-                {c.home.key: places[c] for c in cells},
+                {home_of(c).key: places[c] for c in cells},
             )
             for index, cells in own.items()
         }
@@ -147,7 +149,7 @@ class ServerSnapshot(remote_state.RemoteSnapshot):
                 # Parts of one array, on several servers, differ in where they start
                 # only.
                 whole = places[cell]._replace(start=0)
-                left.setdefault(whole, []).extend(found[index][cell.home.key])
+                left.setdefault(whole, []).extend(found[index][home_of(cell).key])
         row_files.finish(directory, folders.values(), left)
 
     def release(self) -> None:
@@ -159,5 +161,5 @@ class ServerSnapshot(remote_state.RemoteSnapshot):
             self._group.call_each("releasing values", "release", given)
 
 
-def _keys(cells: Iterable[Any]) -> list[str]:
-    return [c.home.key for c in cells]
+def _keys(cells: Iterable[Cell]) -> list[str]:
+    return [home_of(c).key for c in cells]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, final
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from unisono._src.foundation import ambient, errors
 from unisono._src.servers import carrier as carrier_lib
@@ -29,13 +30,12 @@ from unisono._src.servers import (
 from unisono._src.servers.carrier import SERVER, Carrier
 from unisono._src.servers.messages import OWN, Operation, Request
 from unisono._src.state import description, remote_state
+from unisono._src.state.storage import Cell
 from unisono._src.values import exported
 
 if TYPE_CHECKING:
     import optax
-    from jax.extend.core import ClosedJaxpr
 
-    from unisono._src.state.storage import Cell
     from unisono._src.state.variables import Variable
 
 _log = logging.getLogger("unisono")
@@ -64,13 +64,15 @@ class ServerGroup(server_files.SavingServers):
         # By key, the implementation of random keys.
         self._impls: dict[str, str] = {}
         # By key, the first value of variables with a value for each worker.
-        self._first: dict[str, tuple[int, Any]] = {}
+        self._first: dict[str, tuple[int, np.ndarray]] = {}
         self.count = count
         self.is_shut_down = False
         self._bytes = [0] * count
         # Keys begin with a number, because two variables may have the same name.
         self._numbers = itertools.count()
-        self.held: list[dict[str, tuple[str, Any, str]]] = [{} for _ in range(count)]
+        self.held: list[dict[str, tuple[str, tuple[int, ...], str]]] = [
+            {} for _ in range(count)
+        ]
         # The servers, key and bytes of variables that are gone and that the servers
         # still keep. A deque, because its `append` is atomic; see `place`.
         self._dropped: collections.deque[tuple[tuple[int, ...], str, int]] = (
@@ -86,7 +88,7 @@ class ServerGroup(server_files.SavingServers):
             object, dict[object, list[update_parts.UpdatePart] | None]
         ] = weakref.WeakKeyDictionary()
 
-    def place(self, cell: Any) -> remote_state.Home:
+    def place(self, cell: Cell) -> remote_state.Home:
         """Returns where a new variable goes: to the server that holds fewest bytes."""
         kept = random_keys.numbers_like(cell)
         size = int(np.prod(kept.shape)) * kept.dtype.itemsize
@@ -105,14 +107,14 @@ class ServerGroup(server_files.SavingServers):
         weakref.finalize(cell, self._dropped.append, (wanted, key, size))
         return remote_state.Home(self, key, wanted, workers)
 
-    def move(self, cell: Any, home: remote_state.Home) -> None:
+    def move(self, cell: Cell, home: remote_state.Home) -> None:
         """Moves a variable to other servers, before any program uses it.
 
         Args:
             cell: the variable.
             home: has the servers that it goes to.
         """
-        old = cell.home
+        old = remote_state.home_of(cell)
         if old.servers == home.servers:
             return
         (value,) = self.read([cell])
@@ -124,7 +126,9 @@ class ServerGroup(server_files.SavingServers):
             cell.home = self.place(cell)
         self.create(cell, value)
 
-    def stage(self, closed: ClosedJaxpr, name: str) -> lookups.StagedProgram:
+    def stage(
+        self, closed: remote_state.ClosedProgram, name: str
+    ) -> lookups.StagedProgram:
         """Returns a program that looks rows up as a function; see `RemoteState`."""
         return lookups.StagedProgram(closed, name)
 
@@ -167,11 +171,18 @@ class ServerGroup(server_files.SavingServers):
             return None
         return functools.partial(slots.apply_parts, parts, cells)
 
-    def fit(self, model: Any, strategy: Any, block: Any, *args: Any, **kw: Any) -> Any:
+    def fit(
+        self,
+        model: Any,
+        strategy: object,
+        block: remote_state.ModelBlock,
+        *args: object,
+        **kwargs: object,
+    ) -> Any:
         """Trains a Keras model on the workers; see `RemoteState`."""
         # By its name, because it loads Keras, which need not be installed.
         module = importlib.import_module(f"{_HERE}.keras_fit")
-        return module.fit(model, strategy, block, *args, **kw)
+        return module.fit(model, strategy, block, *args, **kwargs)
 
     def _warn_of_lost_updates(self, optimizer: str, error: Exception) -> None:
         """Says that workers compute an optimizer's updates, if there are several.
@@ -203,11 +214,11 @@ class ServerGroup(server_files.SavingServers):
         home = getattr(cell, "home", None)
         return None if home is None else home.servers
 
-    def create(self, cell: Any, value: Any) -> None:
+    def create(self, cell: Cell, value: ArrayLike | None) -> None:
         """Gives a variable its first value; zeros if it is None."""
         self._forget_dropped()
-        home = cell.home
-        if random_keys.is_key(cell):
+        home = remote_state.home_of(cell)
+        if value is not None and random_keys.is_key(cell):
             # Servers keep numbers; which keys they are is known here only.
             self._impls[home.key] = str(jax.random.key_impl(value))
             value = random_keys.to_numbers(value)
@@ -247,24 +258,25 @@ class ServerGroup(server_files.SavingServers):
             self.call(index, "dropping variables", "drop", keys)
 
     def read(
-        self, cells: Sequence[Any], draws: remote_state.Draws = remote_state.NO_DRAWS
-    ) -> list[Any]:
+        self, cells: Sequence[Cell], draws: remote_state.Draws = remote_state.NO_DRAWS
+    ) -> list[jax.Array]:
         """Returns the values of variables; see `RemoteState`."""
         by_server: dict[int, list[int]] = {}
         for i, cell in enumerate(cells):
-            if cell.home.workers:
+            home = remote_state.home_of(cell)
+            if home.workers:
                 raise ValueError(
                     f"The variable '{cell.name}' has a value for each worker: use it "
                     "in scheduled functions, and read_all() on the coordinator."
                 )
             # What several servers have, they all change in the same way; the first
             # tells it.
-            by_server.setdefault(cell.home.servers[0], []).append(i)
+            by_server.setdefault(home.servers[0], []).append(i)
         found: dict[int, Any] = {}
         for server, places in by_server.items():
             asked = [
                 Request(
-                    cells[i].home.key,
+                    remote_state.home_of(cells[i]).key,
                     None,
                     tuple(self.add_program(server, c) for c in draws.get(cells[i], ())),
                 )
@@ -281,16 +293,17 @@ class ServerGroup(server_files.SavingServers):
                 for i, cell in enumerate(cells)
             ]
 
-    def impl_of(self, cell: Any) -> str | None:
+    def impl_of(self, cell: Cell) -> str | None:
         """Returns the implementation of a cell's random keys; None for numbers."""
-        return self._impls.get(cell.home.key)
+        return self._impls.get(remote_state.home_of(cell).key)
 
-    def read_rows(self, cell: Any, rows: Any) -> Any:
+    def read_rows(self, cell: Cell, rows: ArrayLike) -> jax.Array:
         """Returns some rows of a variable."""
         wanted = wanted_rows.UniqueRows(np.asarray(rows))
-        asked = [Request(cell.home.key, wanted.rows)]
+        home = remote_state.home_of(cell)
+        asked = [Request(home.key, wanted.rows)]
         what = f"reading rows of '{cell.name}'"
-        found = self.call(cell.home.servers[0], what, "pull", asked)[0]
+        found = self.call(home.servers[0], what, "pull", asked)[0]
         with jax.ensure_compile_time_eval():
             return jnp.asarray(wanted.expand(found))
 
@@ -357,7 +370,7 @@ class ServerGroup(server_files.SavingServers):
             raise self.explain(failed[0]) from failed[0]
         raise failed[0]
 
-    def call(self, index: int, what: str, method: str, *args: Any) -> Any:
+    def call(self, index: int, what: str, method: str, *args: object) -> Any:
         """Calls a method of a server, and returns its result.
 
         Args:

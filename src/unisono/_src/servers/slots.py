@@ -14,6 +14,7 @@ from unisono._src.servers import placed_variables, row_updates, update_parts
 from unisono._src.state import frames, remote_state
 from unisono._src.state import rows as rows_lib
 from unisono._src.state.sharded_variable import ShardedVariable
+from unisono._src.state.storage import Cell
 from unisono._src.state.variables import Variable
 from unisono._src.training import optimizers
 from unisono._src.values import row_positions
@@ -119,7 +120,7 @@ class OptimizerUpdate(remote_state.RemoteUpdate):
     def apply(
         self,
         change: remote_state.UpdateFunction,
-        cells: Sequence[Any],
+        cells: Sequence[Cell],
         gradients: Sequence[Any],
         idle: tuple[int, ...],
     ) -> None:
@@ -150,7 +151,10 @@ class OptimizerUpdate(remote_state.RemoteUpdate):
             _apply(target, _add_rows(made, part, tables, where, numbers))
 
     def _find_tables(
-        self, change: Any, cells: Sequence[Any], gradients: Sequence[Any]
+        self,
+        change: remote_state.UpdateFunction,
+        cells: Sequence[Cell],
+        gradients: Sequence[jax.Array | IndexedSlices],
     ) -> dict[int, tuple[int, ...]]:
         """Returns the variables of which only the rows with a gradient are updated.
 
@@ -184,10 +188,10 @@ class OptimizerUpdate(remote_state.RemoteUpdate):
 
     def _find_parts(
         self,
-        change: Any,
-        cells: Sequence[Any],
-        flat: Any,
-        structure: Any,
+        change: remote_state.UpdateFunction,
+        cells: Sequence[Cell],
+        flat: Sequence[jax.Array],
+        structure: jax.tree_util.PyTreeDef,
         idle: tuple[int, ...],
         tables: dict[int, tuple[int, ...]],
     ) -> list[update_parts.UpdatePart]:
@@ -238,8 +242,8 @@ class OptimizerUpdate(remote_state.RemoteUpdate):
 
 def cut(
     change: remote_state.UpdateFunction,
-    cells: Sequence[Any],
-    gradients: Sequence[Any],
+    cells: Sequence[Cell],
+    gradients: Sequence[jax.ShapeDtypeStruct],
     owners: Sequence[int],
 ) -> list[update_parts.UpdatePart]:
     """Returns the servers' parts of an update; `apply_parts` makes it.
@@ -263,7 +267,7 @@ def cut(
 
 def apply_parts(
     parts: Sequence[update_parts.UpdatePart],
-    cells: Sequence[Any],
+    cells: Sequence[Cell],
     gradients: Sequence[Any],
 ) -> None:
     """Lets servers make an update.
@@ -327,7 +331,7 @@ def _add_rows(
     )
 
 
-def _as_dense(gradient: Any, cell: Any) -> Any:
+def _as_dense(gradient: jax.Array | IndexedSlices, cell: Cell) -> jax.Array:
     """Returns a gradient as an array; rows outside the variable are left out."""
     if not isinstance(gradient, IndexedSlices):
         return gradient
@@ -378,7 +382,7 @@ def _sparse_operands(
 
 def _change(
     part: update_parts.UpdatePart,
-    cells: Sequence[Any],
+    cells: Sequence[Cell],
     operands: tuple[Any, ...],
     sparse: tuple[tuple[int, int, int], ...] = (),
 ) -> remote_state.Change:
@@ -393,9 +397,9 @@ def _change(
     )
 
 
-def _homes(cells: Sequence[Any]) -> list[tuple[int, ...]]:
-    return [c.home.servers for c in cells]
+def _homes(cells: Sequence[Cell]) -> list[tuple[int, ...]]:
+    return [remote_state.home_of(c).servers for c in cells]
 
 
-def _aval(cell: Any) -> Any:
+def _aval(cell: Cell) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(cell.shape, cell.dtype)

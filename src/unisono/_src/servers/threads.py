@@ -7,7 +7,7 @@ import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 from unisono._src.cluster.cluster_tasks import ClusterSpec
 from unisono._src.foundation import errors
@@ -15,6 +15,8 @@ from unisono._src.foundation.public_names import publish
 from unisono._src.servers.carrier import SERVER, WORKER, Carrier, Handle
 from unisono._src.servers.server import ParameterServer
 from unisono._src.servers.worker import Worker
+
+_T = TypeVar("_T")
 
 
 class _Gone(errors.Signal):
@@ -33,7 +35,7 @@ class _Task:
 
     def __init__(self, kind: str, index: int, is_inline: bool) -> None:
         self.kind, self.index = kind, index
-        self.target: Any = None
+        self.target: ParameterServer | Worker | None = None
         self.is_lost = False
         self._lock = threading.Lock()
         self._open: set[Future[Any]] = set()
@@ -48,7 +50,7 @@ class _Task:
             )
             self._thread.start()
 
-    def call(self, method: str, args: tuple[Any, ...]) -> Future[Any]:
+    def call(self, method: str, args: tuple[object, ...]) -> Future[Any]:
         """Calls a method in the thread of the task."""
         made: Future[Any] = Future()
         with self._lock:
@@ -101,7 +103,9 @@ def _serve(calls: queue.SimpleQueue[Any]) -> None:
         del call
 
 
-def _carry_out(made: Future[Any], method: Callable[..., Any], args: Any) -> None:
+def _carry_out(
+    made: Future[Any], method: Callable[..., object], args: tuple[object, ...]
+) -> None:
     # Lost before its turn came.
     if made.done():
         return
@@ -117,7 +121,7 @@ def _carry_out(made: Future[Any], method: Callable[..., Any], args: Any) -> None
         _finish(made.set_result, result)
 
 
-def _finish(set_outcome: Callable[[Any], None], outcome: Any) -> None:
+def _finish(set_outcome: Callable[[_T], None], outcome: _T) -> None:
     """Ends a call, unless the loss of its task has ended it before."""
     with contextlib.suppress(InvalidStateError):
         set_outcome(outcome)
@@ -155,10 +159,11 @@ class _ThreadHandle(Handle):
         return _ThreadHandle(self._carrier, self._task, caller)
 
 
-def _hand_over(x: Any, task: _Task) -> Any:
+def _hand_over(x: object, task: _Task) -> object:
     """Returns an argument of a call as the called task gets it."""
-    is_handles = isinstance(x, list) and x and isinstance(x[0], _ThreadHandle)
-    return [handle.make_for(task) for handle in x] if is_handles else x
+    if isinstance(x, list) and x and isinstance(x[0], _ThreadHandle):
+        return [handle.make_for(task) for handle in x]
+    return x
 
 
 @final

@@ -10,14 +10,19 @@ along. An update that needs the variables or slots of another server cannot be c
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any, final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, final
 
 import jax
 from jax.interpreters import partial_eval
 
 from unisono._src.execution import equations
 from unisono._src.foundation import jax_internals
+
+if TYPE_CHECKING:
+    from jax.extend.core import JaxprEqn, Literal, Var
+
+    from unisono._src.state.remote_state import ClosedProgram, UpdateFunction
 
 
 class CannotBeCutError(NotImplementedError):
@@ -41,15 +46,15 @@ class UpdatePart:
     server: int
     written: tuple[int, ...]
     reads: tuple[int, ...]
-    program: Any
-    operands: Any
+    program: ClosedProgram
+    operands: ClosedProgram
     sent: tuple[int, ...]
 
 
 def cut(
-    change: Callable[[list[Any], list[Any]], list[Any]],
-    cells: Sequence[Any],
-    gradients: Sequence[Any],
+    change: UpdateFunction,
+    cells: Sequence[jax.ShapeDtypeStruct],
+    gradients: Sequence[jax.ShapeDtypeStruct],
     homes: Sequence[tuple[int, ...]],
     owners: Sequence[int],
     kept: frozenset[int],
@@ -92,7 +97,7 @@ class _Cutter:
 
     def __init__(
         self,
-        closed: Any,
+        closed: ClosedProgram,
         count: int,
         homes: Sequence[tuple[int, ...]],
         owners: Sequence[int],
@@ -111,7 +116,7 @@ class _Cutter:
         here = [v for v, h in zip(self._cells, homes, strict=True) if server in h]
         # What the server has, or can compute.
         self._here = {*here, *self._own, *jaxpr.constvars}
-        self._sent: dict[Any, None] = dict.fromkeys(self._own)
+        self._sent: dict[Var, None] = dict.fromkeys(self._own)
 
     def cut(self, kept: frozenset[int]) -> UpdatePart:
         """Return the part, without the cells in `kept`."""
@@ -131,31 +136,35 @@ class _Cutter:
         reads = [i for i, h in enumerate(self._homes) if server in h]
         reads = [i for i in reads if i not in written]
         inputs = [self._cells[i] for i in (*written, *reads)]
-        program = _program(self._closed, [*inputs, *sent], needed.outvars, equations)
+        program = select_equations(
+            self._closed, [*inputs, *sent], needed.outvars, equations
+        )
         # Operands that the part does not need are not sent, nor cells read.
         program, used = _drop_unused(program, len(written))
         n = len(inputs)
         reads = [i for i, u in zip(reads, used[len(written) :], strict=False) if u]
         sent = [v for v, u in zip(sent, used[n:], strict=True) if u]
-        operands = _program(self._closed, self._gradients, sent, jaxpr.eqns)
+        operands = select_equations(self._closed, self._gradients, sent, jaxpr.eqns)
         operands, _ = _drop_unused(operands, len(self._gradients))
         number = {v: i for i, v in enumerate(self._gradients)}
         which = tuple(number.get(v, -1) for v in sent)
         return UpdatePart(server, written, tuple(reads), program, operands, which)
 
-    def _is_for_server(self, eqn: Any) -> bool:
+    def _is_for_server(self, eqn: JaxprEqn) -> bool:
         """Whether the server computes an equation; else the worker does."""
         missing = [v for v in _inputs(eqn) if v not in self._here]
         can_leave = bool(missing) and all(v in self._known for v in eqn.outvars)
-        is_small = all(v.aval.size <= 1 for v in missing)
+        is_small = all(equations.aval_of(v).size <= 1 for v in missing)
         # Numbers travel, such as a norm; arrays stay where they are if they can.
-        if can_leave and (all(v.aval.size <= 1 for v in eqn.outvars) or not is_small):
+        if can_leave and (
+            all(equations.aval_of(v).size <= 1 for v in eqn.outvars) or not is_small
+        ):
             return False
         self._require(missing, f"`{eqn.primitive.name}`")
         self._here.update(eqn.outvars)
         return True
 
-    def _require(self, values: Sequence[Any], what: str) -> None:
+    def _require(self, values: Sequence[Var | Literal], what: str) -> None:
         """Let the worker send the values that the server does not have."""
         for v in values:
             if equations.is_literal(v) or v in self._here:
@@ -172,19 +181,25 @@ class _Cutter:
             self._sent[v] = None
 
 
-def _inputs(eqn: Any) -> list[Any]:
+def _inputs(eqn: JaxprEqn) -> list[Var]:
     return [v for v in eqn.invars if not equations.is_literal(v)]
 
 
-def _program(closed: Any, inputs: Any, outputs: Any, equations: Any) -> Any:
+def select_equations(
+    closed: ClosedProgram,
+    inputs: Sequence[Var],
+    outputs: Sequence[Var | Literal],
+    equations: Sequence[JaxprEqn],
+) -> ClosedProgram:
     """Return a program of some of the equations of another one."""
     jaxpr = closed.jaxpr.replace(
         invars=list(inputs), outvars=list(outputs), eqns=list(equations)
     )
-    return jax_internals.ClosedJaxpr(jaxpr, closed.consts)
+    made: ClosedProgram = jax_internals.ClosedJaxpr(jaxpr, closed.consts)
+    return made
 
 
-def _drop_unused(closed: Any, fixed: int) -> tuple[Any, list[bool]]:
+def _drop_unused(closed: ClosedProgram, fixed: int) -> tuple[ClosedProgram, list[bool]]:
     """Return a program without its unused inputs; the first `fixed` ones stay."""
     keep = [i < fixed for i in range(len(closed.jaxpr.invars))]
     wanted = [True] * len(closed.jaxpr.outvars)

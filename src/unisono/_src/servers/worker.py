@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import jax
 import numpy as np
@@ -17,8 +17,10 @@ from unisono._src.servers.messages import (
     INDEX,
     OWN,
     ClosureProgram,
+    DatasetDescription,
     Effect,
     Job,
+    Lookup,
     Operation,
     OtherShapes,
     Outcome,
@@ -29,6 +31,19 @@ from unisono._src.values import exported
 
 # Larger changes are sent at once, so that servers work while the worker computes.
 _MAX_BYTES = 1 << 22
+
+
+class WorkerInput(Protocol):
+    """A resource of a worker that closures take elements from."""
+
+    def describe(self) -> DatasetDescription:
+        """Returns what the coordinator must know of it."""
+
+    def pull(self) -> object:
+        """Returns the next element."""
+
+    def put_back(self, element: object) -> None:
+        """Takes back an element that was not used."""
 
 
 @final
@@ -112,7 +127,7 @@ class Worker:
         self._index = index
         self._servers = list(servers)
         self._programs: dict[str, ClosureProgram] = {}
-        self._resources: dict[int, Any] = {}
+        self._resources: dict[int, WorkerInput] = {}
         # While several closures run in one go: what they send, and which one runs.
         self._outbox: Outbox | None = None
         self._place = 0
@@ -147,7 +162,9 @@ class Worker:
         """Returns a key, with the number of this worker if it is for each worker."""
         return f"{key}{self._index}" if key.endswith(OWN) else key
 
-    def build(self, resource: int, make: Callable[[], Any]) -> Any:
+    def build(
+        self, resource: int, make: Callable[[], WorkerInput]
+    ) -> DatasetDescription:
         """Makes a resource that closures of this worker use.
 
         Args:
@@ -168,7 +185,7 @@ class Worker:
         for number in resources:
             self._resources.pop(number, None)
 
-    def ask(self, resource: int, method: str, *args: Any) -> Any:
+    def ask(self, resource: int, method: str, *args: object) -> Any:
         """Calls a method of a resource, and returns its result."""
         return getattr(self._resources[resource], method)(*args)
 
@@ -193,7 +210,7 @@ class Worker:
             elements of this worker's datasets; nothing has changed then.
         """
         program = self._programs[key]
-        taken: list[tuple[Any, Any]] = []
+        taken: list[tuple[WorkerInput, object]] = []
         try:
             arrays = self._take(program, feeds, taken)
             if isinstance(arrays, OtherShapes):
@@ -240,8 +257,8 @@ class Worker:
         self,
         program: ClosureProgram,
         feeds: Sequence[int],
-        taken: list[tuple[Any, Any]],
-    ) -> Any:
+        taken: list[tuple[WorkerInput, object]],
+    ) -> list[np.ndarray] | OtherShapes:
         """Returns the arrays of the elements that a closure takes from datasets."""
         found: list[list[np.ndarray]] = []
         for resource in feeds:
@@ -263,14 +280,14 @@ class Worker:
         return [x for arrays in found for x in arrays]
 
     @staticmethod
-    def _put_back(taken: list[tuple[Any, Any]]) -> None:
+    def _put_back(taken: list[tuple[WorkerInput, object]]) -> None:
         # In reverse, because one iterator may have given several elements.
         while taken:
             source, element = taken.pop()
             source.put_back(element)
 
     def _run(
-        self, program: ClosureProgram, inputs: list[Any], closure: int | None
+        self, program: ClosureProgram, inputs: list[np.ndarray], closure: int | None
     ) -> list[np.ndarray]:
         read = self._pull([(s, Request(k, None, p)) for s, k, p in program.reads])
         inputs = [*read, *inputs]
@@ -285,7 +302,9 @@ class Worker:
         self._push(program.effects, arrays[:count], closure)
         return arrays[count:]
 
-    def _look_up(self, lookups: Any, places: list[np.ndarray]) -> list[np.ndarray]:
+    def _look_up(
+        self, lookups: Sequence[Lookup], places: list[np.ndarray]
+    ) -> list[np.ndarray]:
         """Returns rows of variables; each row travels once."""
         packed = [wanted_rows.UniqueRows(x) for x in places]
         asked = zip(lookups, packed, strict=True)
@@ -311,7 +330,7 @@ class Worker:
         return [found[i] for i in range(len(wanted))]
 
     def _push(
-        self, effects: Sequence[Effect], operands: list[Any], closure: int | None
+        self, effects: Sequence[Effect], operands: list[np.ndarray], closure: int | None
     ) -> None:
         """Sends changes of variables to their servers, one message for each server."""
         by_server: dict[int, list[Operation]] = {}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NoReturn, Protocol, final
 
 import numpy as np
 
@@ -14,6 +14,16 @@ from unisono._src.servers import messages
 from unisono._src.state import creation
 
 
+class _WorkerDataset(Protocol):
+    """A dataset of unisono, or of another library."""
+
+    @property
+    def element_spec(self) -> object:
+        """The shapes and types of an element."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
 @final
 class WorkerBatches:
     """A dataset that `experimental_distribute_dataset` gives to every worker.
@@ -22,15 +32,15 @@ class WorkerBatches:
         dataset: the dataset; every worker gets all of it.
     """
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: _WorkerDataset) -> None:
         self._dataset = dataset
 
     @property
-    def element_spec(self) -> Any:
+    def element_spec(self) -> object:
         """The shapes and types of an element."""
         return self._dataset.element_spec
 
-    def make(self) -> Any:
+    def make(self) -> _WorkerDataset:
         """Returns the dataset, on a worker."""
         return self._dataset
 
@@ -51,11 +61,14 @@ class WorkerFunction:
         self._dataset_fn = function.python_function(dataset_fn)
         self._replicas = replicas
 
-    def make(self) -> Any:
+    def make(self) -> Iterable[Any]:
         """Returns the dataset, on a worker."""
         # One pipeline of one: each worker reads all of its own dataset.
         context = pipelines.dataset_functions.InputContext(1, 0, self._replicas)
-        return pipelines.dataset_functions.call_dataset_fn(self._dataset_fn, context)
+        made: Iterable[Any] = pipelines.dataset_functions.call_dataset_fn(
+            self._dataset_fn, context
+        )
+        return made
 
     def __iter__(self) -> NoReturn:
         raise _read_by_workers_error()
@@ -84,7 +97,7 @@ class WorkerStrategy:
         self.num_replicas_in_sync = num_replicas_in_sync
 
     def experimental_distribute_dataset(
-        self, dataset: Any, options: object = None
+        self, dataset: _WorkerDataset, options: object = None
     ) -> WorkerBatches:
         """Returns the dataset; this worker gets all of it."""
         return WorkerBatches(dataset)
@@ -105,7 +118,7 @@ class DatasetMaker:
             strategy has made of one.
     """
 
-    def __init__(self, given: Any) -> None:
+    def __init__(self, given: object) -> None:
         # Programs do not travel, and a dataset needs none.
         self._given = function.python_function(given)
 
@@ -129,7 +142,7 @@ class DatasetMaker:
         return WorkerIterator(found)
 
 
-def _refuse_variable(next_creator: object, **kwargs: Any) -> NoReturn:
+def _refuse_variable(next_creator: object, **kwargs: object) -> NoReturn:
     """Raises `ValueError`: the dataset of a worker must make no variables."""
     raise ValueError(
         f"The function of a per-worker dataset creates the variable "
@@ -146,18 +159,18 @@ class WorkerIterator:
         dataset: the dataset.
     """
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Iterable[Any]) -> None:
         self._dataset = dataset
         self._iterator: Iterator[Any] = iter(dataset)
         self._returned: list[Any] = []
 
-    def pull(self) -> Any:
+    def pull(self) -> object:
         """Returns the next element."""
         if isinstance(self._iterator, host_inputs.HostIterator):
             return self._iterator.pull()
         return self._returned.pop() if self._returned else next(self._iterator)
 
-    def put_back(self, element: Any) -> None:
+    def put_back(self, element: object) -> None:
         """Takes back an element that was not used."""
         if isinstance(self._iterator, host_inputs.HostIterator):
             # Its position, which checkpoints save, goes back by one, too.
@@ -165,7 +178,7 @@ class WorkerIterator:
         else:
             self._returned.append(element)
 
-    def get_state(self) -> Any:
+    def get_state(self) -> dict[str, Any]:
         """Returns the position as plain data.
 
         Raises:
@@ -173,7 +186,7 @@ class WorkerIterator:
         """
         return self._get_positioned().get_state()
 
-    def set_state(self, state: Any) -> None:
+    def set_state(self, state: dict[str, Any]) -> None:
         """Continues from a position.
 
         Raises:
@@ -192,21 +205,19 @@ class WorkerIterator:
             "or leave the iterator out of the checkpoint."
         )
 
-    def describe(self) -> tuple[Any, Any, Any]:
-        """Returns the spec of elements, and the first one's structure and shapes.
-
-        The latter two are None if there is no element.
-        """
+    def describe(self) -> messages.DatasetDescription:
+        """Returns what the coordinator must know of the dataset."""
         spec = getattr(self._dataset, "element_spec", None)
         try:
             element = self.pull()
         except StopIteration:
-            return spec, None, None
+            return messages.DatasetDescription(spec)
         self.put_back(element)
         flat: list[Any] = []
         example = signature.flatten(element, flat, None)
         arrays = [np.asarray(x) for x in flat]
-        return spec, example, messages.describe_arrays(arrays)
+        shapes = messages.describe_arrays(arrays)
+        return messages.DatasetDescription(spec, example, shapes)
 
 
 @final
@@ -215,11 +226,11 @@ class WorkerNumber(host_inputs.HostIterator):
 
     number = messages.INDEX
 
-    def pull(self) -> Any:
+    def pull(self) -> np.ndarray:
         """Returns a number of the type that workers give."""
         return np.asarray(0, np.int32)
 
-    def put_back(self, element: Any) -> None:
+    def put_back(self, element: object) -> None:
         """Does nothing: a worker has only one number."""
 
 

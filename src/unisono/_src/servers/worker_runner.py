@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any, final
+
+import numpy as np
 
 from unisono._src.foundation import errors
 from unisono._src.servers import carrier as carrier_lib
@@ -48,7 +51,7 @@ class WorkerRunner:
         index: int,
         carrier: Carrier,
         servers: ServerGroup,
-        queue: ClosureQueue,
+        queue: ClosureQueue[closures.Closure],
         resources: Resources,
         recovery: ServerRecovery,
     ) -> None:
@@ -125,7 +128,10 @@ class WorkerRunner:
             self._confirm([closure])
 
     def _finish(
-        self, closure: closures.Closure, arrays: Any, error: Exception | None = None
+        self,
+        closure: closures.Closure,
+        arrays: Sequence[np.ndarray],
+        error: Exception | None = None,
     ) -> None:
         """Gives a closure its result or error, and tells the queue."""
         if error is None:
@@ -191,40 +197,41 @@ class WorkerRunner:
         ended: dict[int, list[int]] = {}
         for closure in batch:
             if closure.number is not None:
-                for server in {e.server for e in closure.shipment.program.effects}:
+                for server in {e.server for e in closure.function.program.effects}:
                     ended.setdefault(server, []).append(closure.number)
         for server, numbers in ended.items():
             # Nobody waits: a server that remembers too long does no harm.
             self._carrier.server(server).call("confirm", numbers)
 
-    def _run(self, closure: closures.Closure) -> Any:
+    def _run(self, closure: closures.Closure) -> list[np.ndarray]:
         """Returns the arrays of a closure's result."""
         while True:
+            found: list[np.ndarray] | OtherShapes
             found = self._call("run", *self._prepare(closure))
             if not isinstance(found, OtherShapes):
                 return found
-            closure.shipment = closure.retrace(found.shapes)
+            closure.function = closure.retrace(found.shapes)
 
     def _prepare(self, closure: closures.Closure) -> Job:
         """Gives the worker all that a closure needs; returns the message to run it."""
-        program = closure.shipment.program
+        program = closure.function.program
         self._resources.build(self.index, closure.feeds)
-        self._send(closure.shipment)
-        local = closures.local_values(closure.shipment)
+        self._send(closure.function)
+        local = closures.local_values(closure.function)
         given = [*local, *closure.arguments]
         return Job(program.key, given, closure.feeds, closure.number)
 
-    def _send(self, shipment: closures.ExportedFunction) -> None:
+    def _send(self, function: closures.ExportedFunction) -> None:
         """Gives the worker, and servers, the programs that they do not have yet."""
-        program = shipment.program
+        program = function.program
         if program.key in self._known:
             return
-        for server, key, data in shipment.updates:
+        for server, key, data in function.updates:
             self._servers.send_program(server, key, data)
         self._call("add_program", program)
         self._known.add(program.key)
 
-    def _call(self, method: str, *args: Any) -> Any:
+    def _call(self, method: str, *args: object) -> Any:
         made = self._carrier.worker(self.index).call(method, *args)
         return carrier_lib.wait(made, WORKER, self.index, f"'{method}'")
 

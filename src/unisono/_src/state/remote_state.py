@@ -7,18 +7,20 @@ reach servers by these classes only.
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
 import pathlib
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 from unisono._src.foundation import row_files
 
 if TYPE_CHECKING:
     import jax
     import optax
-    from jax.extend.core import ClosedJaxpr
+    from jax.extend.core import Jaxpr
+    from jax.typing import ArrayLike
 
     from unisono._src.state.storage import Cell
     from unisono._src.state.variables import Variable
@@ -42,6 +44,22 @@ class Home:
     key: str
     servers: tuple[int, ...]
     workers: int = 0
+
+
+class ClosedProgram(Protocol):
+    """A closed jaxpr. Its class has another name from JAX 0.12 on."""
+
+    @property
+    def jaxpr(self) -> Jaxpr:
+        """The program, whose constants are inputs."""
+
+    @property
+    def consts(self) -> Sequence[Any]:
+        """The values of its constants."""
+
+    @property
+    def in_avals(self) -> Sequence[Any]:
+        """The shapes and types of its inputs."""
 
 
 @final
@@ -72,7 +90,7 @@ class Change:
     cells: tuple[Cell, ...]
     kind: str
     operands: tuple[Any, ...]
-    program: ClosedJaxpr | None = None
+    program: ClosedProgram | None = None
     reads: tuple[Cell, ...] = ()
     server: int | None = None
     sparse: tuple[tuple[int, int, int], ...] = ()
@@ -169,6 +187,8 @@ class RemoteUpdate(abc.ABC):
         """
 
 
+# Makes a block in which a library's own programs use a model.
+ModelBlock = Callable[[Any], contextlib.AbstractContextManager[None]]
 # A function from the values of cells, and gradients, to the new values of the cells.
 UpdateFunction = Callable[[list[Any], list[Any]], list[Any]]
 
@@ -198,7 +218,7 @@ class RemoteState(abc.ABC):
         """
 
     @abc.abstractmethod
-    def create(self, cell: Cell, value: Any) -> None:
+    def create(self, cell: Cell, value: ArrayLike | None) -> None:
         """Gives a variable its first value; zeros if it is None."""
 
     @abc.abstractmethod
@@ -211,7 +231,7 @@ class RemoteState(abc.ABC):
         """
 
     @abc.abstractmethod
-    def read_rows(self, cell: Cell, rows: Any) -> jax.Array:
+    def read_rows(self, cell: Cell, rows: ArrayLike) -> jax.Array:
         """Returns some rows of a variable."""
 
     @abc.abstractmethod
@@ -221,7 +241,7 @@ class RemoteState(abc.ABC):
     # Programs.
 
     @abc.abstractmethod
-    def stage(self, closed: ClosedJaxpr, name: str) -> Callable[[Sequence[Any]], Any]:
+    def stage(self, closed: ClosedProgram, name: str) -> Callable[[Sequence[Any]], Any]:
         """Returns a function that runs a program which looks rows of variables up.
 
         Args:
@@ -273,7 +293,14 @@ class RemoteState(abc.ABC):
         """
 
     @abc.abstractmethod
-    def fit(self, model: Any, strategy: Any, block: Any, *args: Any, **kw: Any) -> Any:
+    def fit(
+        self,
+        model: Any,
+        strategy: object,
+        block: ModelBlock,
+        *args: object,
+        **kwargs: object,
+    ) -> Any:
         """Trains a Keras model on the workers; see `keras.Model.fit`.
 
         Args:
@@ -281,7 +308,7 @@ class RemoteState(abc.ABC):
             strategy: the strategy.
             block: makes a block in which Keras' own programs use the model.
             *args: the arguments of `fit`.
-            **kw: its keyword arguments.
+            **kwargs: its keyword arguments.
         """
 
     # Checkpoints.
