@@ -15,9 +15,8 @@ import jax.numpy as jnp
 from unisono._src.execution import signature
 from unisono._src.foundation import nest
 from unisono._src.machines.topology import Topology
-from unisono._src.state import frames, reading
+from unisono._src.state import frames, reading, variables
 from unisono._src.values import collectives, distributed
-from unisono._src.values.array_operators import ArrayOperators
 
 
 def flatten(result: Any) -> tuple[Any, list[Any]]:
@@ -35,7 +34,7 @@ def _convert_leaf(x: Any) -> Any:
     """Return a leaf as an array; a variable or mirrored value gives its one value."""
     if isinstance(x, distributed.Mirrored):
         return x.whole
-    if isinstance(x, ArrayOperators):
+    if isinstance(x, variables.Variable):
         return reading.read(x)
     if isinstance(x, distributed.PerReplica) and x.topology is not None:
         # A value that was made elsewhere: the program runs on its devices.

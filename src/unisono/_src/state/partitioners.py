@@ -152,7 +152,7 @@ def _check_positive(name: str, value: Any) -> int:
     return int(value)
 
 
-def _row_bytes(shape: Sequence[int], dtype: Any, axis: int) -> int:
+def _row_bytes(shape: Sequence[int], dtype: DTypeLike, axis: int) -> int:
     """Returns the number of bytes of one slice along an axis."""
     others = [side for i, side in enumerate(shape) if i != axis % len(shape)]
     size: int = np.dtype(jax_types.usable_type(dtype)).itemsize
@@ -165,7 +165,9 @@ def _parts_along(axis: int, shape: Sequence[int], count: int) -> list[int]:
     return made
 
 
-def count_parts(partitioner: Any, shape: Sequence[int], dtype: Any, name: str) -> int:
+def count_parts(
+    partitioner: Any, shape: Sequence[int], dtype: DTypeLike, name: str
+) -> int:
     """Returns into how many parts a partitioner cuts a variable along its first axis.
 
     Raises:
