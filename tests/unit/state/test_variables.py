@@ -1,4 +1,4 @@
-"""Variables are told apart by references, and tell what they are."""
+"""Variables tell what they are, and are no keys."""
 
 import operator
 
@@ -7,17 +7,6 @@ import pytest
 
 import unisono
 from tests.parity.programs import mirrored, variable
-
-
-def test_references_compare_variables_not_values():
-    v, w = unisono.Variable(1.0), variable(mirrored(2), 1.0)
-    assert v.ref() == v.ref()
-    assert v.ref() != w.ref()
-    assert v.ref() != v
-    assert {v.ref(): "v", w.ref(): "w"}[w.ref()] == "w"
-    assert v.ref().deref() is v
-    assert w.ref().deref() is w
-    assert repr(v.ref()) == f"<Reference wrapping {v!r}>"
 
 
 def test_a_variable_is_no_key_because_its_comparison_is_an_array():
