@@ -194,3 +194,12 @@ def test_replicas_cannot_sum_one_number():
     v = variable(mirrored(2), 0.0, "SUM")
     with pytest.raises(ValueError, match="SUM"):
         mirrored(2).run(lambda: v.assign_add(1.0))
+
+
+@pytest.mark.parametrize("value", [5, -5, 2**31 - 1])
+def test_a_sum_of_whole_numbers_reads_as_it_was_assigned(value):
+    v = on_read(mirrored(2), 0, "SUM")
+    v.assign(value)
+    assert int(v.numpy()) == value
+    tf.function(lambda: v.assign(value))()
+    assert int(v.numpy()) == value

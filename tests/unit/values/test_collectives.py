@@ -1,5 +1,7 @@
 """Values of replicas are reduced, gathered and handed out by TensorFlow's rules."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -213,3 +215,16 @@ def test_stacked_values_are_reduced_by_rows():
     topology = pair()
     stacked = topology.stack([jnp.full((1, 2), 1.0), jnp.full((1, 2), 4.0)])
     assert collectives.reduce_stacked(MEAN, stacked, topology).tolist() == [2.5, 2.5]
+
+
+def test_a_replica_of_several_devices_has_one_piece():
+    first, *others = jax.local_devices()[:4]
+    names = Topology.of([machine.name(0), machine.name(2)])
+    topology = dataclasses.replace(
+        names, spans=((first, others[0]), (others[1], others[2]))
+    )
+    assert topology.num_logical_devices == 2
+    stacked = topology.stack([jnp.full((1,), float(i)) for i in range(2)])
+    assert len(stacked.addressable_shards) == 4
+    found = collectives.shards(stacked, topology)
+    assert [piece.tolist() for piece in found] == [[0.0], [1.0]]
