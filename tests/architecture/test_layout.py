@@ -143,6 +143,30 @@ def test_unit_tests_stand_where_the_modules_stand_that_they_test():
     )
 
 
+# Rooms in which each module is guarded by its namesake; this list only gets longer.
+ROOMS_WITH_NAMESAKES = ("machines", "state", "values")
+# Modules of these rooms that are on their way to another room.
+LEAVING = frozenset({"state/server_zeros.py", "state/servers.py"})
+
+
+def test_what_guards_a_module_is_found_in_its_namesake():
+    unguarded = [
+        name
+        for room in ROOMS_WITH_NAMESAKES
+        for path in (sources.PACKAGE / "_src" / room).rglob("*.py")
+        if path.name != "__init__.py"
+        for name in [path.relative_to(sources.PACKAGE / "_src").as_posix()]
+        if name not in LEAVING
+        if not (
+            sources.ROOT / "tests/unit" / name.replace(path.name, f"test_{path.name}")
+        ).is_file()
+    ]
+    assert not unguarded, (
+        "expected tests/unit/ROOM/test_MODULE.py for each module of "
+        f"{ROOMS_WITH_NAMESAKES}, received none for {unguarded}."
+    )
+
+
 def test_no_two_classes_of_a_room_have_the_same_name():
     places = collections.defaultdict(list)
     for source in sources.all_sources():

@@ -116,3 +116,17 @@ def test_threads_that_read_a_variable_first_get_its_parts():
         seen: list = []
         at_once(*[lambda seen=seen: seen.append(copies(v))] * 3)
         assert seen == [[x * i for i in numbers(4)]] * 3
+
+
+def test_an_array_that_was_assigned_to_a_component_outlives_the_next_step():
+    v = variable(mirrored(2), jnp.zeros(2))
+    given = [
+        jax.device_put(jnp.ones(2), d) for d in v.state_cell.topology.local_devices
+    ]
+    step = unisono.function(lambda: v.assign_add(jnp.ones(2), read_value=False))
+    step()
+    for component, array in zip(v.values, given, strict=True):
+        component.assign(array, read_value=False)
+    step()
+    assert [x.tolist() for x in given] == [[1.0, 1.0]] * 2
+    assert v.numpy().tolist() == [2.0, 2.0]

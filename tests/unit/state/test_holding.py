@@ -12,7 +12,7 @@ import pytest
 import unisono as tf
 from tests.parity.programs import mirrored, variable
 from tests.threads import at_once, repeated
-from unisono._src.state import holding
+from unisono._src.state import holding, storage
 
 
 @pytest.fixture
@@ -232,3 +232,16 @@ def test_others_see_an_update_of_copies_only_when_it_has_ended(pool):
     others[0].result(20)
     assert others[1].result(20) in (111.0, 121.0)
     assert v.numpy() == 121.0
+
+
+def test_programs_look_for_holders_when_a_cell_is_held():
+    v = tf.Variable(0.0)
+    before = storage.Clock.escapes
+    with holding.hold([v.state_cell], "a test"):
+        assert storage.Clock.escapes > before
+        inside = storage.Clock.escapes
+        # What is held already is not held anew.
+        with holding.hold([v.state_cell], "a test inside"):
+            assert storage.Clock.escapes == inside
+        assert v.state_cell.holder is not None
+    assert v.state_cell.holder is None

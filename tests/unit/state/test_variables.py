@@ -1,5 +1,6 @@
-"""Variables are told apart by references, and tell what they are."""
+"""Variables tell what they are, and are no keys."""
 
+import copy
 import operator
 
 import jax.numpy as jnp
@@ -7,17 +8,6 @@ import pytest
 
 import unisono
 from tests.parity.programs import mirrored, variable
-
-
-def test_references_compare_variables_not_values():
-    v, w = unisono.Variable(1.0), variable(mirrored(2), 1.0)
-    assert v.ref() == v.ref()
-    assert v.ref() != w.ref()
-    assert v.ref() != v
-    assert {v.ref(): "v", w.ref(): "w"}[w.ref()] == "w"
-    assert v.ref().deref() is v
-    assert w.ref().deref() is w
-    assert repr(v.ref()) == f"<Reference wrapping {v!r}>"
 
 
 def test_a_variable_is_no_key_because_its_comparison_is_an_array():
@@ -68,3 +58,19 @@ def test_a_variable_made_in_a_function_has_a_value_there():
 def test_the_first_value_of_a_variable_is_not_kept():
     with pytest.raises(RuntimeError, match="not supported when eager execution"):
         unisono.Variable(1.0).initial_value  # noqa: B018
+
+
+def test_a_component_is_the_same_object_each_time():
+    v = variable(mirrored(2), 1.0)
+    for component, again in zip(v.values, v.values, strict=True):
+        assert component is again
+
+
+@pytest.mark.parametrize("make", [unisono.Variable, lambda x: variable(mirrored(2), x)])
+def test_a_deep_copy_keeps_its_value_when_a_step_changes_the_variable(make):
+    v = make(jnp.ones(2))
+    twin = copy.deepcopy(v)
+    # The step updates the array of the variable in place.
+    unisono.function(lambda: v.assign_add(jnp.ones(2), read_value=False))()
+    assert v.numpy().tolist() == [2.0, 2.0]
+    assert twin.numpy().tolist() == [1.0, 1.0]

@@ -32,7 +32,7 @@ from unisono._src.execution.specs import PerReplicaSpec, TensorSpec
 from unisono._src.foundation import jax_internals, jax_types, nest, wide_numbers
 from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.machines.topology import Topology
-from unisono._src.state import frames, reading
+from unisono._src.state import frames, reading, variables
 from unisono._src.values import collectives, distributed, jax_tapes
 from unisono._src.values.array_operators import ArrayOperators
 
@@ -411,7 +411,7 @@ def _convert_leaf(x: Any) -> Any:
     """Return a leaf as an array; a variable or mirrored value gives its one value."""
     if isinstance(x, distributed.Mirrored):
         return x.whole
-    if isinstance(x, ArrayOperators):
+    if isinstance(x, variables.Variable):
         return reading.read(x)
     if isinstance(x, distributed.PerReplica) and x.topology is not None:
         # A value that was made elsewhere: the program runs on its devices.

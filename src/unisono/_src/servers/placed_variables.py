@@ -39,7 +39,7 @@ class PerWorkerVariable(Variable):
 
 
 def make_zeros(
-    shape: tuple[int, ...], dtype: DTypeLike, name: str, home: remote_state.Home
+    shape: tuple[int, ...], dtype: np.dtype, name: str, home: remote_state.Home
 ) -> Variable:
     """Makes a variable of zeros on the servers of `home`; they make the zeros."""
     return _make(ResourceVariable, home, shape, dtype, name, None)
@@ -70,7 +70,7 @@ def _make(
     kind: type[_V],
     home: remote_state.Home,
     shape: tuple[int, ...],
-    dtype: DTypeLike,
+    dtype: np.dtype,
     name: str,
     value: jax.Array | None,
 ) -> _V:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, TypeGuard, final
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +15,11 @@ from unisono._src.state.storage import Policy
 from unisono._src.values import collectives, distributed, ports
 from unisono._src.values.array_operators import StandsForArray
 
+if TYPE_CHECKING:
+    from unisono._src.state.variables import Variable
 
-def make_payload(value: Any) -> Any:
+
+def make_payload(value: object) -> object:
     """Returns the value that a replica contributes: without gradients.
 
     A variable is wrapped, so that the merge can tell that all replicas gave the same.
@@ -33,7 +36,7 @@ def make_payload(value: Any) -> Any:
     return frames.strip_gradient(value)
 
 
-def _as_one_array(value: Any) -> Any:
+def _as_one_array(value: object) -> object:
     """Returns a list that has arrays in it as one array; anything else as it is.
 
     Such a list was made by the replica, unlike a list of constants.
@@ -44,7 +47,7 @@ def _as_one_array(value: Any) -> Any:
     return jnp.asarray(value) if has_arrays else value
 
 
-def _is_on_read(value: Any) -> bool:
+def _is_on_read(value: object) -> TypeGuard[Variable]:
     """Whether a value is a variable whose copies differ between replicas."""
     cell = getattr(value, "state_cell", None)
     return cell is not None and cell.policy is Policy.ON_READ
@@ -54,7 +57,7 @@ def _is_on_read(value: Any) -> bool:
 class _WholeVariable:
     """Keeps JAX from taking a distributed variable in a payload apart."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: StandsForArray) -> None:
         self.value = value
 
 
@@ -70,7 +73,7 @@ def _are_same(payloads: Sequence[Any]) -> bool:
     return all(p is first for p in payloads)
 
 
-def combine_parts(variable: Any, payloads: Sequence[Any]) -> Any:
+def combine_parts(variable: Variable, payloads: Sequence[Any]) -> Any:
     """Returns the aggregate of payloads of replicas that run in turn."""
     aggregation, cell = variable.state_cell.aggregation, variable.state_cell
     is_eager_and_spread = cell.is_spread and not frames.frame().is_compiled
@@ -97,7 +100,7 @@ def combine_parts(variable: Any, payloads: Sequence[Any]) -> Any:
     return collectives.reduce_parts(op, parts, topology.home)
 
 
-def _differs_between_workers(variable: Any, payloads: Sequence[Any]) -> bool:
+def _differs_between_workers(variable: Variable, payloads: Sequence[Any]) -> bool:
     """Whether other workers may have another value than all replicas here."""
     if isinstance(payloads[0], _WholeVariable):
         return False
@@ -106,7 +109,7 @@ def _differs_between_workers(variable: Any, payloads: Sequence[Any]) -> bool:
     return len(payloads) == 1 or not is_sum
 
 
-def combine_spmd(variable: Any, value: Any, port: ports.SpmdPort) -> Any:
+def combine_spmd(variable: Variable, value: object, port: ports.SpmdPort) -> Any:
     """Returns the aggregate of the replicas' values in an SPMD program."""
     value = _as_one_array(value)
     if isinstance(value, distributed.PerReplica):
@@ -122,7 +125,7 @@ def combine_spmd(variable: Any, value: Any, port: ports.SpmdPort) -> Any:
     return collectives.reduce_local(op, value, port.replicas)
 
 
-def _is_one_for_all(variable: Any, value: Any, port: ports.SpmdPort) -> bool:
+def _is_one_for_all(variable: Variable, value: object, port: ports.SpmdPort) -> bool:
     """Whether all replicas of all workers have one object as `value`."""
     # One object on this worker may be another one on the next, unless a merge made it.
     # With SUM and several replicas here it is an error in any case.
@@ -132,7 +135,7 @@ def _is_one_for_all(variable: Any, value: Any, port: ports.SpmdPort) -> bool:
     return port.is_merged(value) or (is_sum and port.here > 1)
 
 
-def _shared_value(variable: Any, value: Any) -> Any:
+def _shared_value(variable: Variable, value: object) -> object:
     """Returns a value that is one object for all replicas, which needs no combining.
 
     Raises:

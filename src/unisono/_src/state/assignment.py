@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -35,17 +35,23 @@ from unisono._src.state.storage import Policy
 from unisono._src.values import collectives, distributed, jax_tapes, jax_traces, ports
 from unisono._src.values.array_operators import operand
 
+if TYPE_CHECKING:
+    from unisono._src.state.variables import Variable
+
+# What an assignment returns; across replicas a mirrored value.
+_New: TypeAlias = jax.Array | distributed.Mirrored | None
+
 REPLACE, ADD, SUB = "assign", "assign_add", "assign_sub"
 
 
-def _apply(op: str, old: Any, value: Any) -> Any:
+def _apply(op: str, old: jax.Array | Any, value: jax.Array) -> jax.Array:
     """Returns the value after an assignment."""
     if op == REPLACE:
         return value
     return old + value if op == ADD else old - value
 
 
-def assign(variable: Any, op: str, value: Any, read_value: bool) -> Any:
+def assign(variable: Variable, op: str, value: object, read_value: bool) -> _New:
     """Assigns `value` by the rules of the running context.
 
     Args:
@@ -75,7 +81,9 @@ def assign(variable: Any, op: str, value: Any, read_value: bool) -> Any:
     return result if read_value else None
 
 
-def _write_on_server(cell: storage.Cell, op: str, value: Any, read_value: bool) -> Any:
+def _write_on_server(
+    cell: storage.Cell, op: str, value: object, read_value: bool
+) -> _New:
     """Lets a parameter server assign to a variable that it keeps."""
     target, delta = frames.frame(), convert(cell, value)
     target.change(
@@ -85,7 +93,7 @@ def _write_on_server(cell: storage.Cell, op: str, value: Any, read_value: bool) 
     return target.whole(cell) if read_value else None
 
 
-def write_own(variable: Any, op: str, value: Any) -> None:
+def write_own(variable: Variable, op: str, value: object) -> None:
     """Writes the running replica's copy of a mirrored variable, without aggregation.
 
     All replicas must write the same. An SPMD program raises unless this can be proved
@@ -96,7 +104,7 @@ def write_own(variable: Any, op: str, value: Any) -> None:
     _write_copy(cell, op, convert(cell, value), ambient.current().copy)
 
 
-def convert(cell: storage.Cell, value: Any) -> Any:
+def convert(cell: storage.Cell, value: object) -> jax.Array:
     """Returns `value` as an array of the cell's shape and type.
 
     Raises:
@@ -116,7 +124,9 @@ def convert(cell: storage.Cell, value: Any) -> Any:
     return frames.strip_gradient(value)
 
 
-def _write_one(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
+def _write_one(
+    variable: Variable, op: str, value: object, frame: ambient.Frame
+) -> _New:
     """Writes a variable that is one array, or one component of a variable."""
     cell = variable.state_cell
     if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
@@ -127,7 +137,9 @@ def _write_one(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
     return _write_copy(cell, op, convert(cell, value), variable.replica_index)
 
 
-def _write_copy(cell: storage.Cell, op: str, value: Any, index: int | None) -> Any:
+def _write_copy(
+    cell: storage.Cell, op: str, value: jax.Array, index: int | None
+) -> jax.Array:
     """Writes one replica's copy of a cell, and returns its new value."""
     if op != REPLACE:
         return change_copy(cell, index, lambda old: _apply(op, old, value))
@@ -135,7 +147,9 @@ def _write_copy(cell: storage.Cell, op: str, value: Any, index: int | None) -> A
     return value
 
 
-def change_copy(cell: storage.Cell, index: int | None, fn: Callable[[Any], Any]) -> Any:
+def change_copy(
+    cell: storage.Cell, index: int | None, fn: Callable[[jax.Array], jax.Array]
+) -> jax.Array:
     """Replaces one replica's copy of a cell by a function of it, and returns that.
 
     Args:
@@ -153,7 +167,7 @@ def change_copy(cell: storage.Cell, index: int | None, fn: Callable[[Any], Any])
 
 
 def change_whole(
-    cell: storage.Cell, fn: Callable[[Any], Any], among_workers: bool
+    cell: storage.Cell, fn: Callable[[jax.Array], jax.Array], among_workers: bool
 ) -> None:
     """Replaces the value of a cell that is not per replica by a function of it.
 
@@ -165,7 +179,9 @@ def change_whole(
     Raises:
         ValueError: workers have found different values.
     """
-    target, seen, new = frames.frame(), None, None
+    target = frames.frame()
+    seen: jax.Array | None = None
+    new: jax.Array | Any = None
     if among_workers:
         # Other workers are waited for without the lock.
         seen = cell.array
@@ -187,20 +203,20 @@ def lockstep_signal(cell: storage.Cell) -> ports.NeedsLockstep:
     )
 
 
-def check_workers(cell: storage.Cell, new: Any) -> None:
+def check_workers(cell: storage.Cell, new: jax.Array) -> None:
     """Raises `ValueError` unless all workers assign the same; they must all call it."""
     if not mirroring.is_same_on_workers(cell, new):
         raise errors.diverging_copies_error(cell.name, cell.origin)
 
 
 def _write_cross(
-    variable: Any,
+    variable: Variable,
     op: str,
-    value: Any,
+    value: object,
     frame: ambient.Frame,
     read_value: bool,
     is_combined: bool = False,
-) -> Any:
+) -> _New:
     """Assigns in cross-replica context.
 
     Args:
@@ -221,8 +237,7 @@ def _write_cross(
             "differ. Reduce the value first, or assign in replica context with an "
             "aggregation."
         )
-    if getattr(value, "state_cell", None) is not None:
-        value = _read_without_aggregation(value)
+    value = _read_without_aggregation(value)
     target = frames.frame()
     if isinstance(value, distributed.Mirrored):
         value = value.values[0] if cell.is_spread else value.whole
@@ -244,17 +259,18 @@ def _write_cross(
     return target.whole(cell)
 
 
-def _read_without_aggregation(value: Any) -> Any:
-    """Returns the first copy of a sync-on-read variable; another one as it is.
+def _read_without_aggregation(value: object) -> object:
+    """Returns the first copy of a sync-on-read variable; any other value as it is.
 
     TensorFlow does not aggregate a variable that is assigned to another one.
     """
-    if value.state_cell.policy is Policy.ON_READ:
-        return frames.frame().copy(value.state_cell, None)
+    cell = getattr(value, "state_cell", None)
+    if cell is not None and cell.policy is Policy.ON_READ:
+        return frames.frame().copy(cell, None)
     return value
 
 
-def _move_to_cell(cell: storage.Cell, value: Any, frame: ambient.Frame) -> Any:
+def _move_to_cell(cell: storage.Cell, value: object, frame: ambient.Frame) -> object:
     """Returns an eager value on the devices of the cell, to compute with its array."""
     if frame.state is not None or cell.sharding is None:
         return value
@@ -276,8 +292,8 @@ def _move_to_cell(cell: storage.Cell, value: Any, frame: ambient.Frame) -> Any:
 
 
 def _write_cross_on_read(
-    variable: Any, op: str, value: Any, frame: ambient.Frame, read_value: bool
-) -> Any:
+    variable: Variable, op: str, value: object, frame: ambient.Frame, read_value: bool
+) -> _New:
     """Assigns one value to all replicas of a sync-on-read variable."""
     cell = variable.state_cell
     if op != REPLACE:
@@ -304,7 +320,7 @@ def _write_cross_on_read(
     return reading.read(variable) if read_value else None
 
 
-def make_copies(cell: storage.Cell, value: Any) -> Any:
+def make_copies(cell: storage.Cell, value: jax.Array) -> jax.Array:
     """Returns the values of all replicas that a sync-on-read variable reads as one.
 
     Args:
@@ -316,7 +332,7 @@ def make_copies(cell: storage.Cell, value: Any) -> Any:
     return copies if first is others else copies.at[0].set(first)
 
 
-def _divide(cell: storage.Cell, value: Any) -> tuple[Any, Any]:
+def _divide(cell: storage.Cell, value: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Returns the values of the first and of every other copy that read as `value`."""
     if cell.aggregation is not VariableAggregation.SUM or cell.copies == 1:
         return value, value
@@ -334,7 +350,9 @@ def _divide(cell: storage.Cell, value: Any) -> tuple[Any, Any]:
 # Replica context, aggregating.
 
 
-def write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
+def write_aggregated(
+    variable: Variable, op: str, value: object, frame: ambient.Frame
+) -> _New:
     """Assigns the aggregate of the values that the replicas give.
 
     Raises:
@@ -374,7 +392,7 @@ def write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -
         value, jax.core.Tracer
     )
     payload = value if is_plain else aggregation.make_payload(value)
-    new = port.meet(combine, payload)
+    new: jax.Array = port.meet(combine, payload)
     if frame.state is not None:
         # The write went through the frame around the replica; this one may overlay it.
         frame.state.note_assignment(cell, new)
@@ -385,7 +403,7 @@ _SIGNS = {REPLACE: 0, ADD: 1, SUB: -1}
 
 
 def _write_at_once(
-    variable: Any, op: str, payloads: Sequence[Any]
+    variable: Variable, op: str, payloads: Sequence[Any]
 ) -> Sequence[Any] | None:
     """Combines the payloads and stores the result, if all are plain arrays.
 
@@ -437,7 +455,7 @@ def copies_of(cell: storage.Cell) -> list[Any]:
 # Reading and replacing in one go.
 
 
-def draw(variable: Any, fn: Callable[[Any], Any]) -> Any:
+def draw(variable: Variable, fn: Callable[[jax.Array], jax.Array]) -> jax.Array:
     """Returns the value of a variable, and replaces it by a function of it.
 
     If a parameter server keeps the variable, it does both at once. So no other worker
@@ -463,7 +481,8 @@ def draw(variable: Any, fn: Callable[[Any], Any]) -> Any:
         target.change(change, lambda: [fn(old)])
         return old
     trace_versions.EAGER.note_change()
-    return cell.home.group.read([cell], {cell: [change]})[0]
+    (old,) = cell.home.group.read([cell], {cell: [change]})
+    return old
 
 
 def _is_done_alone(cell: storage.Cell) -> bool:

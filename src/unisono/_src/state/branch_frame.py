@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, final
 
+import jax
+
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames, replica_frame, trace_versions
 from unisono._src.state import rows as rows_lib
 from unisono._src.state.remote_state import Change
 from unisono._src.state.storage import Cell
-from unisono._src.values import jax_traces
+from unisono._src.values import jax_traces, row_positions
 
 
 @final
@@ -31,7 +33,7 @@ class BranchFrame(frames.StateFrame):
 
     is_compiled = True
 
-    def __init__(self, parent: frames.StateFrame, given: dict[Cell, Any]) -> None:
+    def __init__(self, parent: frames.StateFrame, given: dict[Cell, jax.Array]) -> None:
         self.parent = parent
         self.values = dict(given)
         self.written: dict[Cell, None] = {}
@@ -47,7 +49,7 @@ class BranchFrame(frames.StateFrame):
         # Whether a replica runs, which sees its copy as the whole of each cell.
         self._is_local = isinstance(source, replica_frame.LocalFrame)
 
-    def whole(self, cell: Cell) -> Any:
+    def whole(self, cell: Cell) -> jax.Array:
         """Returns the array that the cell stores."""
         trace_versions.check_reading(self.traces, self.versions, cell.name)
         if cell in self.values:
@@ -56,7 +58,7 @@ class BranchFrame(frames.StateFrame):
         with jax_traces.enter(self.parent.traces[0]):
             return self.parent.whole(cell)
 
-    def copy(self, cell: Cell, index: int | None) -> Any:
+    def copy(self, cell: Cell, index: int | None) -> jax.Array:
         """Returns the value that replica `index` sees."""
         if cell in self.values or self._is_local:
             whole = self.whole(cell)
@@ -68,14 +70,14 @@ class BranchFrame(frames.StateFrame):
         with jax_traces.enter(self.parent.traces[0]):
             return self.parent.copy(cell, index)
 
-    def set_whole(self, cell: Cell, value: Any) -> None:
+    def set_whole(self, cell: Cell, value: jax.Array) -> None:
         """Replaces the array that the cell stores, in the body."""
         frames.check_level(cell, value, self.traces)
         self.versions.advance()
         self.values[cell] = value
         self.written[cell] = None
 
-    def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
+    def set_copy(self, cell: Cell, index: int | None, value: jax.Array) -> None:
         """Replaces the value that replica `index` sees, in the body.
 
         Raises:
@@ -92,7 +94,7 @@ class BranchFrame(frames.StateFrame):
                 "copies there, or return the value and assign it afterwards."
             )
 
-    def rows(self, cell: Cell, rows: Any) -> Any:
+    def rows(self, cell: Cell, rows: row_positions.Positions) -> jax.Array:
         """Returns some rows of the array that the cell stores.
 
         Raises:
@@ -115,7 +117,7 @@ class BranchFrame(frames.StateFrame):
             "there and assign it afterwards."
         )
 
-    def create(self, cell: Cell, value: Any) -> NoReturn:
+    def create(self, cell: Cell, value: jax.Array) -> NoReturn:
         """Raises `ValueError`: a branch may not be taken, and a loop runs again."""
         raise ValueError(
             f"The variable '{cell.name}' was created inside a branch or loop body, at "

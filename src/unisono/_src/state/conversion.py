@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from unisono._src.foundation import wide_numbers
 from unisono._src.values.array_operators import operand
+
+_T = TypeVar("_T")
+# The type of a variable: NumPy's, or one of JAX's own.
+DType: TypeAlias = np.dtype[Any]
 
 # Each kind of number includes those before it. Random keys are of no such kind.
 _KINDS: tuple[Any, ...] = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
 _NUMBERS = (bool, int, float, complex)
 
 
-def as_type(value: Any, dtype: Any, name: str | None) -> Any:
+def as_type(value: object, dtype: DType, name: str | None) -> jax.Array:
     """Returns `value` as an array of a variable's type.
 
     Args:
@@ -46,7 +51,7 @@ def as_type(value: Any, dtype: Any, name: str | None) -> Any:
     return wide_numbers.as_jax(copy_if_numpy(value), dtype, what)
 
 
-def check_given(value: Any, name: str | None) -> None:
+def check_given(value: object, name: str | None) -> None:
     """Raises `ValueError` for None and `TypeError` for text, which are no numbers."""
     if value is None:
         raise ValueError(
@@ -61,7 +66,7 @@ def check_given(value: Any, name: str | None) -> None:
         )
 
 
-def copy_if_numpy(x: Any) -> Any:
+def copy_if_numpy(x: _T) -> _T | np.ndarray:
     """Returns a copy of a NumPy array, whose owner may change it; else `x` itself.
 
     JAX may share a NumPy array's memory on CPU, and may read it later on other devices.
@@ -69,13 +74,13 @@ def copy_if_numpy(x: Any) -> Any:
     return np.array(x) if isinstance(x, np.ndarray) else x
 
 
-def _as_array(value: Any) -> Any:
+def _as_array(value: Any) -> jax.Array | np.ndarray:
     """Returns the array of another library's object, of the type that it has there."""
     is_jax = hasattr(value, "__jax_array__") or not hasattr(value, "__array__")
     return jnp.asarray(value) if is_jax else np.asarray(value)
 
 
-def _fits(given: Any, wanted: Any) -> bool:
+def _fits(given: DTypeLike, wanted: DType) -> bool:
     """Whether numbers of type `given` keep their meaning in type `wanted`."""
     # A float may hold integers, but not the other way round; sizes do not count.
     wider = [kind for kind in _KINDS if jnp.issubdtype(wanted, kind)]
@@ -83,7 +88,7 @@ def _fits(given: Any, wanted: Any) -> bool:
     return given == wanted or any(jnp.issubdtype(given, kind) for kind in allowed)
 
 
-def check_array(given: Any, wanted: Any, name: str | None) -> None:
+def check_array(given: DTypeLike, wanted: DType, name: str | None) -> None:
     """Raises `ValueError` unless a variable can hold the elements of an array.
 
     Args:
@@ -98,7 +103,7 @@ def check_array(given: Any, wanted: Any, name: str | None) -> None:
         )
 
 
-def _check_numbers(value: Any, wanted: Any, name: str | None) -> None:
+def _check_numbers(value: object, wanted: DType, name: str | None) -> None:
     for x in jax.tree.leaves(value):
         given = type(x) if isinstance(x, _NUMBERS) else getattr(x, "dtype", None)
         if given is None or not _fits(given, wanted):
@@ -109,7 +114,7 @@ def _check_numbers(value: Any, wanted: Any, name: str | None) -> None:
             )
 
 
-def _advice(wanted: Any) -> str:
+def _advice(wanted: DType) -> str:
     """Returns what to write instead of a value that does not fit."""
     if jnp.issubdtype(wanted, jax.dtypes.prng_key):
         return "assign a random key, such as jax.random.key(0)."

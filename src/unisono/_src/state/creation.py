@@ -6,11 +6,12 @@ import contextlib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from unisono._src.foundation import ambient, jax_types, tensor_shape, wide_numbers
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
@@ -18,8 +19,13 @@ from unisono._src.foundation.public_names import publish
 from unisono._src.machines import partition
 from unisono._src.state import conversion, frames, storage
 from unisono._src.state.storage import Policy
-from unisono._src.values import collectives
+from unisono._src.values import collectives, ports
 from unisono._src.values.array_operators import operand
+
+if TYPE_CHECKING:
+    from jax.extend.core import ClosedJaxpr
+
+    from unisono._src.state.variables import Variable
 
 # Packages whose frames are skipped in search of the user's line that made a variable.
 _PACKAGES = {__name__.partition(".")[0], "keras", "flax", "jax", "optax"}
@@ -54,11 +60,11 @@ def policy(
 
 def initial_array(
     initial_value: Any,
-    dtype: Any,
-    shape: Any,
+    dtype: DTypeLike | None,
+    shape: tensor_shape.ShapeLike,
     name: str | None,
     placement: storage.Placement | None = None,
-) -> Any:
+) -> jax.Array:
     """Returns the initial value as an array of the wanted type.
 
     Args:
@@ -81,13 +87,16 @@ def initial_array(
             f"variable {name} is None; give an array, a number or a function without "
             "arguments that returns one."
         )
-    is_cut = placement is not None and placement.split_above is not None
-    if is_cut and not frames.frame().is_compiled:
+    if (
+        placement is not None
+        and placement.split_above is not None
+        and not frames.frame().is_compiled
+    ):
         value = compute_in_parts(initial_value, dtype, placement, name)
     else:
         # Once, whatever the number of copies, as in TensorFlow.
-        value = initial_value() if callable(initial_value) else initial_value
-        value = _as_value(value, dtype, name)
+        given = initial_value() if callable(initial_value) else initial_value
+        value = _as_value(given, dtype, name)
     if shape is not None:
         wanted = tensor_shape.TensorShape(shape)
         if not wanted.is_compatible_with(value.shape):
@@ -99,7 +108,7 @@ def initial_array(
     return value
 
 
-def _as_value(value: Any, dtype: Any, name: str | None) -> Any:
+def _as_value(value: object, dtype: DTypeLike | None, name: str | None) -> jax.Array:
     """Returns `value` as an array of the wanted type, with memory of its own."""
     dtype = jax_types.usable_type(dtype)
     if not hasattr(value, "dtype"):
@@ -112,15 +121,18 @@ def _as_value(value: Any, dtype: Any, name: str | None) -> Any:
             value = wide_numbers.as_jax(own, None, what)
     else:
         is_key = jnp.issubdtype(dtype, jax.dtypes.extended)
-        wanted = dtype if is_key else np.dtype(dtype)
+        wanted: Any = dtype if is_key else np.dtype(dtype)
         value = conversion.as_type(value, wanted, name or "Variable")
     # A weak type would make the variable's dtype follow what is assigned to it.
     return jax.lax.convert_element_type(value, value.dtype)
 
 
 def compute_in_parts(
-    given: Any, dtype: Any, placement: Any, name: str | None = None
-) -> Any:
+    given: Any,
+    dtype: DTypeLike | None,
+    placement: storage.Placement,
+    name: str | None = None,
+) -> jax.Array:
     """Returns a first value; a large one is cut over the devices of the placement.
 
     A function is traced, and each device computes its part of the result. A function
@@ -136,7 +148,7 @@ def compute_in_parts(
     # its part; what is known already is cut from the host; all else is made whole.
     concrete: list[Any] = []
 
-    def traced() -> Any:
+    def traced() -> object:
         found = operand(given())
         if isinstance(found, jax.core.Tracer):
             return _as_value(found, dtype, name)
@@ -172,26 +184,32 @@ def _host_context() -> Any:
         return contextlib.nullcontext()
 
 
-def _target_sharding(shape: Any, placement: Any) -> Any:
+def _target_sharding(
+    shape: tuple[int, ...], placement: storage.Placement
+) -> jax.sharding.NamedSharding | None:
     """Returns where a large value goes, or None if the value is not large."""
     split = partition.choose(placement.topology, placement.split_above, shape)
     return None if split is None else partition.sharding(placement.topology, split)
 
 
-def _compute_program(closed: Any, placement: Any) -> Any:
+def _compute_program(closed: ClosedJaxpr, placement: storage.Placement) -> jax.Array:
     """Returns the result of a traced function, cut over the devices if it is large."""
 
-    def compute() -> Any:
-        return jax.core.eval_jaxpr(closed.jaxpr, closed.consts)[0]
+    def compute() -> jax.Array:
+        (found,) = jax.core.eval_jaxpr(closed.jaxpr, closed.consts)
+        return found  # type: ignore[no-any-return]
 
     (aval,) = closed.out_avals
     target = _target_sharding(aval.shape, placement)
     if target is None or jnp.issubdtype(aval.dtype, jax.dtypes.prng_key):
         return compute()
-    return jax.jit(compute, out_shardings=target)()
+    parts: jax.Array = jax.jit(compute, out_shardings=target)()
+    return parts
 
 
-def check_distributed(synchronization: VariableSynchronization, name: Any) -> None:
+def check_distributed(
+    synchronization: VariableSynchronization, name: str | None
+) -> None:
     """Raises `ValueError` for a synchronization that strategies do not have."""
     if synchronization is VariableSynchronization.NONE:
         raise ValueError(
@@ -207,7 +225,7 @@ def check_arguments_of_graphs(given: Mapping[str, Any]) -> None:
         raise TypeError(f"Variable() got an unexpected argument {min(unknown)!r}.")
 
 
-def check_mean(aggregation: VariableAggregation, dtype: Any) -> None:
+def check_mean(aggregation: VariableAggregation, dtype: DTypeLike) -> None:
     """Raises `ValueError` for the mean of values that are not floating."""
     if aggregation is VariableAggregation.MEAN and not jnp.issubdtype(
         dtype, jnp.inexact
@@ -263,11 +281,11 @@ def _show_components(
         count: how many components this process has.
     """
 
-    def build(**kwargs: Any) -> Any:
-        made: list[Any] = []
+    def build(**kwargs: object) -> Variable:
+        made: list[Variable] = []
 
         def component(index: int) -> Callable[..., Any]:
-            def give(**kwargs: Any) -> Any:
+            def give(**kwargs: object) -> Variable:
                 if not made:
                     made.append(create(**kwargs))
                 parts = getattr(made[0], "values", None)
@@ -291,11 +309,15 @@ def _chain(creators: tuple[Any, ...], last: Callable[..., Any]) -> Callable[...,
     return last
 
 
-def _bind_creator(creator: Any, following: Callable[..., Any]) -> Callable[..., Any]:
+def _bind_creator(
+    creator: Callable[..., Any], following: Callable[..., Any]
+) -> Callable[..., Any]:
     return lambda **kwargs: creator(following, **kwargs)
 
 
-def take_in_turn(port: Any, create: Callable[..., Any], arguments: Any) -> Any:
+def take_in_turn(
+    port: ports.LockstepPort, create: Callable[..., Any], arguments: Mapping[str, Any]
+) -> Variable:
     """Returns the next variable of a replica that runs in turn with the others.
 
     The first replica makes it. The k-th variable of any other replica is the k-th of
@@ -312,7 +334,7 @@ def take_in_turn(port: Any, create: Callable[..., Any], arguments: Any) -> Any:
             this one another name.
     """
 
-    def take(**kwargs: Any) -> Any:
+    def take(**kwargs: Any) -> Variable:
         name = kwargs.get("name")
         # Replicas start in order, so the first has made its variables before the
         # others.
@@ -330,9 +352,11 @@ def take_in_turn(port: Any, create: Callable[..., Any], arguments: Any) -> Any:
                 "create the same variables in the same order."
             )
         port.taken += 1
-        return made
+        return made  # type: ignore[no-any-return]
 
-    return _chain(ambient.current().creators[port.creators :], take)(**arguments)
+    inner = ambient.current().creators[port.creators :]
+    found: Variable = _chain(inner, take)(**arguments)
+    return found
 
 
 def _is_same_name(one: str | None, other: str | None) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,9 @@ from unisono._src.state import holding, remote_state, storage, trace_versions
 from unisono._src.state import rows as rows_lib
 from unisono._src.state.remote_state import Change
 from unisono._src.state.storage import Cell, Policy
-from unisono._src.values import collectives, jax_tapes, jax_traces
+from unisono._src.values import collectives, jax_tapes, jax_traces, row_positions
+
+_T = TypeVar("_T")
 
 
 # Frames stand inside each other, and `ambient.Frame.state` is the innermost one.
@@ -40,7 +42,7 @@ class StateFrame(abc.ABC):
             outermost frame counts for all.
     """
 
-    traces: tuple[Any, ...] = ()
+    traces: tuple[jax.core.Trace, ...] = ()
     is_compiled = has_worker_parts = False
     versions = trace_versions.NONE
     program: Any = None
@@ -55,19 +57,19 @@ class StateFrame(abc.ABC):
         """Returns the value that replica `index` sees; None for the first one here."""
 
     @abc.abstractmethod
-    def set_whole(self, cell: Cell, value: Any) -> None:
+    def set_whole(self, cell: Cell, value: jax.Array) -> None:
         """Replaces the array that the cell stores."""
 
     @abc.abstractmethod
-    def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
+    def set_copy(self, cell: Cell, index: int | None, value: jax.Array) -> None:
         """Replaces the value that replica `index` sees; None for the first one here."""
 
     @abc.abstractmethod
-    def create(self, cell: Cell, value: Any) -> None:
+    def create(self, cell: Cell, value: jax.Array) -> None:
         """Gives a new cell its first value, of the variable's own shape."""
 
     @abc.abstractmethod
-    def rows(self, cell: Cell, rows: Any) -> jax.Array:
+    def rows(self, cell: Cell, rows: row_positions.Positions) -> jax.Array:
         """Returns some rows of the array that the cell stores."""
 
     @abc.abstractmethod
@@ -82,7 +84,7 @@ class StateFrame(abc.ABC):
     def begin_change(self, cell: Cell) -> None:  # noqa: B027
         """Prepares a change that depends on the value; call it with the lock held."""
 
-    def note_assignment(self, cell: Cell, value: Any) -> None:  # noqa: B027
+    def note_assignment(self, cell: Cell, value: jax.Array) -> None:  # noqa: B027
         """Notes a value that was written through another frame."""
 
     def settle(self, cell: Cell) -> None:  # noqa: B027
@@ -101,13 +103,14 @@ class StateFrame(abc.ABC):
 class EagerFrame(StateFrame):
     """Reads and writes the cells' own arrays."""
 
-    def whole(self, cell: Cell) -> Any:
+    def whole(self, cell: Cell) -> jax.Array:
         """Returns the array that the cell stores; the caller may keep it."""
         # A short question first: nearly all reads are outside JAX's transformations.
         if not jax_traces.is_clean():
             trace_versions.check_reading((), self.versions, cell.name)
         if cell.home is not None:
-            return cell.home.group.read([cell])[0]
+            (found,) = cell.home.group.read([cell])
+            return found
         with storage.LOCK:
             storage.check_has_value(cell)
             if cell.drafts and not cell.settle():
@@ -118,7 +121,7 @@ class EagerFrame(StateFrame):
                 collectives.shards(cell.array, cell.topology)
             return cell.array
 
-    def copy(self, cell: Cell, index: int | None) -> Any:
+    def copy(self, cell: Cell, index: int | None) -> jax.Array:
         """Returns the value that replica `index` sees, on that replica's device."""
         if cell.split is not None:
             trace_versions.check_reading((), self.versions, cell.name)
@@ -144,7 +147,7 @@ class EagerFrame(StateFrame):
         if cell.holder is not None:
             holding.wait_to_change(cell)
 
-    def set_whole(self, cell: Cell, value: Any) -> None:
+    def set_whole(self, cell: Cell, value: jax.Array) -> None:
         """Replaces the array that the cell stores."""
         if cell.home is not None:
             storage.check_type(cell, value)
@@ -157,7 +160,7 @@ class EagerFrame(StateFrame):
                 holding.wait_to_change(cell)
             cell.store(value)
 
-    def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
+    def set_copy(self, cell: Cell, index: int | None, value: jax.Array) -> None:
         """Replaces the copy on one replica's device; the others stay as they are."""
         if not cell.is_everywhere:
             self.set_whole(cell, value)
@@ -170,12 +173,12 @@ class EagerFrame(StateFrame):
             trace_versions.EAGER.note_change()
             cell.escape()
 
-    def create(self, cell: Cell, value: Any) -> None:
+    def create(self, cell: Cell, value: jax.Array) -> None:
         """Stores the first value in all copies."""
         check_level(cell, value, ())
         cell.begin(value)
 
-    def rows(self, cell: Cell, rows: Any) -> jax.Array:
+    def rows(self, cell: Cell, rows: row_positions.Positions) -> jax.Array:
         """Returns some rows; of a cell on a server, only these are fetched."""
         found: jax.Array
         if cell.home is None or isinstance(rows, jax.core.Tracer):
@@ -192,7 +195,7 @@ class EagerFrame(StateFrame):
         remote_state.apply_all([change])
 
 
-def _store_copy(cell: Cell, index: int | None, value: Any) -> None:
+def _store_copy(cell: Cell, index: int | None, value: jax.Array) -> None:
     """Stores one replica's copy of a cell that every device has, or a part of it."""
     topology = cell.topology
     if cell.split is not None:
@@ -250,7 +253,7 @@ def has_value(cell: Cell) -> bool:
     return False
 
 
-def peek(cell: Cell) -> Any:
+def peek(cell: Cell) -> jax.Array:
     """Returns the first copy, for callers that do not keep it.
 
     Unlike a read it does not count as an escape: the next step may donate the array.
@@ -268,7 +271,7 @@ def peek(cell: Cell) -> Any:
     return collectives.release(piece.reshape(cell.shape))
 
 
-def strip_gradient(value: Any) -> Any:
+def strip_gradient(value: _T) -> _T:
     """Returns `value` without its gradient; assigned values carry none."""
     if not isinstance(value, jax.core.Tracer):
         return value
@@ -276,7 +279,9 @@ def strip_gradient(value: Any) -> Any:
     return jax.lax.stop_gradient(value) if isinstance(value, jax.core.Tracer) else value
 
 
-def check_level(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
+def check_level(
+    cell: Cell, value: jax.Array, traces: tuple[jax.core.Trace, ...]
+) -> None:
     """Raises if an array must not be written to a cell.
 
     Args:
@@ -293,7 +298,9 @@ def check_level(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
     check_operand(cell, value, traces)
 
 
-def check_operand(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
+def check_operand(
+    cell: Cell, value: jax.Array, traces: tuple[jax.core.Trace, ...]
+) -> None:
     """Raises `RuntimeError` if an array must not be used to change a cell.
 
     Takes the same as `check_level`, but for the type of `value`.

@@ -14,7 +14,7 @@ from unisono._src.state import frames, storage, trace_versions
 from unisono._src.state import rows as rows_lib
 from unisono._src.state.remote_state import Change
 from unisono._src.state.storage import Cell
-from unisono._src.values import jax_traces
+from unisono._src.values import jax_traces, row_positions
 
 
 @final
@@ -46,24 +46,24 @@ class FunctionFrame(frames.StateFrame):
     def __init__(
         self,
         cells: Sequence[Cell],
-        tracers: Sequence[Any],
+        tracers: Sequence[jax.Array],
         found: trace_versions.Versions = trace_versions.NONE,
     ) -> None:
         self.versions = found
-        self.values: dict[Cell, Any] = dict(zip(cells, tracers, strict=True))
+        self.values: dict[Cell, jax.Array] = dict(zip(cells, tracers, strict=True))
         self.inputs = dict(self.values)
         self.written: dict[Cell, None] = {}
-        self.created: dict[Cell, Any] = {}
+        self.created: dict[Cell, jax.Array] = {}
         self.topology: Topology | None = None
         self.is_late = False
         self.feeds: Any = None
-        self.pending: dict[Cell, dict[int, Any]] = {}
+        self.pending: dict[Cell, dict[int, jax.Array]] = {}
         self.changes: list[Change] = []
         self.alike: list[tuple[Cell, Any, Any]] = []
         # A value that is made here knows the trace of the program.
         self.traces = (jax_traces.trace_of(jnp.zeros(())),)
 
-    def whole(self, cell: Cell) -> Any:
+    def whole(self, cell: Cell) -> jax.Array:
         """Returns the array that the cell stores."""
         trace_versions.check_reading(self.traces, self.versions, cell.name)
         if cell in self.pending:
@@ -76,7 +76,7 @@ class FunctionFrame(frames.StateFrame):
             self.is_late = True
         return self.values[cell]
 
-    def copy(self, cell: Cell, index: int | None) -> Any:
+    def copy(self, cell: Cell, index: int | None) -> jax.Array:
         """Returns the value that replica `index` sees."""
         written = self.pending.get(cell, {})
         if index in written:
@@ -90,7 +90,7 @@ class FunctionFrame(frames.StateFrame):
         # all would count as one value, not as one per replica.
         return jnp.copy(whole) if index else whole
 
-    def set_whole(self, cell: Cell, value: Any) -> None:
+    def set_whole(self, cell: Cell, value: jax.Array) -> None:
         """Replaces the array that the cell stores."""
         frames.check_level(cell, value, self.traces)
         if cell.home is not None and cell not in self.created:
@@ -100,7 +100,7 @@ class FunctionFrame(frames.StateFrame):
         self.values[cell] = value
         self.written[cell] = None
 
-    def rows(self, cell: Cell, rows: Any) -> jax.Array:
+    def rows(self, cell: Cell, rows: row_positions.Positions) -> jax.Array:
         """Returns some rows, which are fetched when the program runs."""
         # After a change in this program the rows on the server are not the newest.
         is_changed = self.values.get(cell) is not self.inputs.get(cell)
@@ -124,7 +124,7 @@ class FunctionFrame(frames.StateFrame):
         self.changes.append(change)
         self.values.update(zip(change.cells, new, strict=True))
 
-    def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
+    def set_copy(self, cell: Cell, index: int | None, value: jax.Array) -> None:
         """Replaces the value that replica `index` sees."""
         if cell.is_stacked:
             value = self.whole(cell).at[index or 0].set(value)
@@ -154,7 +154,7 @@ class FunctionFrame(frames.StateFrame):
         for cell in self.pending:
             raise errors.diverging_copies_error(cell.name, cell.origin)
 
-    def create(self, cell: Cell, value: Any) -> None:
+    def create(self, cell: Cell, value: jax.Array) -> None:
         """Remembers the first value, which is stored when the program has run."""
         value = jnp.asarray(value)
         frames.check_level(cell, value, self.traces)

@@ -78,7 +78,7 @@ def _verify(cell: Cell, before: tuple[Any, bool] | None, among_workers: bool) ->
         raise errors.diverging_copies_error(cell.name, cell.origin)
 
 
-def is_same_on_workers(cell: Cell, value: Any, is_same: bool = True) -> bool:
+def is_same_on_workers(cell: Cell, value: jax.Array, is_same: bool = True) -> bool:
     """Whether all workers have the same value for a cell.
 
     Args:

@@ -76,7 +76,7 @@ def get_variable(
     )
 
 
-def _glorot_uniform(name: str, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+def _glorot_uniform(name: str, shape: tuple[int, ...], dtype: DTypeLike) -> jax.Array:
     """Returns numbers uniform in ±sqrt(6 / (fan in + fan out)), seeded by `name`."""
     # The axes before the last two are those of a convolution's window.
     receptive = int(np.prod(shape[:-2]))

@@ -20,11 +20,14 @@ from unisono._src.values.array_operators import ArrayOperators, StandsForArray, 
 from unisono._src.values.indexed_slices import IndexedSlices
 
 if TYPE_CHECKING:
+    from unisono._src.state.variables import Variable
+
+if TYPE_CHECKING:
 
     class VariableSlice(jax.Array):
         """A slice of a variable: an array, with a method that assigns the slice."""
 
-        def assign(self, value: Any, name: str | None = None) -> jax.Array:
+        def assign(self, value: object, name: str | None = None) -> jax.Array:
             """Replaces the elements of the slice, and returns the new variable."""
 
 else:
@@ -34,7 +37,7 @@ else:
 # Positions.
 
 
-def _as_positions(variable: Any, indices: Any) -> Any:
+def _as_positions(variable: Variable, indices: object) -> row_positions.Positions:
     """Returns positions, each along the last axis of an array."""
     where = row_positions.as_array(indices)
     if not where.ndim or where.shape[-1] > len(variable.shape):
@@ -46,12 +49,12 @@ def _as_positions(variable: Any, indices: Any) -> Any:
     return row_positions.check(where, tuple(variable.shape)[: where.shape[-1]])
 
 
-def gather_nd(variable: Any, indices: Any) -> jax.Array:
+def gather_nd(variable: Any, indices: object) -> jax.Array:
     """Returns the elements or slices of a variable at some positions."""
     return _take(variable, scatter.split_by_axis(_as_positions(variable, indices)))
 
 
-def sparse_read(variable: Any, indices: Any) -> jax.Array:
+def sparse_read(variable: Any, indices: object) -> jax.Array:
     """Returns the rows of a variable at some positions."""
     limits = variable.shape[:1]
     if not limits:
@@ -64,13 +67,13 @@ def sparse_read(variable: Any, indices: Any) -> jax.Array:
     return _take(variable, where)
 
 
-def _take(variable: Any, where: Any) -> jax.Array:
+def _take(variable: Variable, where: Any) -> jax.Array:
     # As TensorFlow on accelerators: zeros for what is out of range.
     whole: jax.Array = variable.value()
     return whole.at[where].get(mode="fill", fill_value=0, wrap_negative_indices=False)
 
 
-def scatter_nd(variable: Any, kind: str, indices: Any, updates: Any) -> jax.Array:
+def scatter_nd(variable: Any, kind: str, indices: object, updates: object) -> jax.Array:
     """Changes the elements or slices of a variable at some positions.
 
     Args:
@@ -119,7 +122,7 @@ def take_slice(variable: Any, key: Any) -> VariableSlice:
 
 
 def _assign_slice(
-    variable: Any, key: Any, value: Any, name: str | None = None
+    variable: Variable, key: Any, value: object, name: str | None = None
 ) -> jax.Array:
     """Replaces the elements of a slice, and returns the new value of the variable.
 
@@ -138,7 +141,7 @@ def _assign_slice(
     return scatter.change(variable, lambda old: old.at[key].set(value), frame, is_own)
 
 
-def _check_kind(variable: Any, frame: ambient.Frame, is_own: bool) -> None:
+def _check_kind(variable: Variable, frame: ambient.Frame, is_own: bool) -> None:
     """Raises unless slices of such a variable can be assigned here."""
     cell = variable.state_cell
     if variable.replica_index is not None:
@@ -157,7 +160,7 @@ def _check_kind(variable: Any, frame: ambient.Frame, is_own: bool) -> None:
         )
 
 
-def _check_slice(variable: Any, key: Any, value: Any) -> None:
+def _check_slice(variable: Variable, key: Any, value: jax.Array) -> None:
     """Raises `InvalidArgumentError` unless a value can be put at a position."""
     abstract = jax.ShapeDtypeStruct(variable.shape, variable.dtype)
     wanted = jax.eval_shape(lambda old: old[key], abstract).shape
@@ -172,7 +175,7 @@ def _check_slice(variable: Any, key: Any, value: Any) -> None:
         )
 
 
-def _attach(array: Any, name: str, value: Any) -> Any:
+def _attach(array: jax.Array, name: str, value: object) -> Any:
     """Returns an array with an attribute, which operations on the array do not keep.
 
     Args:
@@ -186,7 +189,7 @@ def _attach(array: Any, name: str, value: Any) -> Any:
     # A tracer has slots only. JAX tells tracers by what is in them, not by identity, so
     # a twin of a subclass with one more slot is the same value of the program.
     kind = type(array)
-    twin = object.__new__(_subclass(kind, name))
+    twin: Any = object.__new__(_subclass(kind, name))
     for slot in _slots(kind):
         if hasattr(array, slot):
             setattr(twin, slot, getattr(array, slot))
@@ -195,7 +198,7 @@ def _attach(array: Any, name: str, value: Any) -> Any:
 
 
 @functools.cache
-def _subclass(kind: type, slot: str) -> Any:
+def _subclass(kind: type, slot: str) -> type:
     """Returns a class of tracers that has one more slot."""
     return type(kind)(kind.__name__, (kind,), {"__slots__": (slot,)})
 

@@ -6,7 +6,7 @@ of the replicas' values. See docs/decisions/0003.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -18,8 +18,11 @@ from unisono._src.state.storage import Policy
 from unisono._src.values import collectives, jax_tapes, ports
 from unisono._src.workers import eager_exchange
 
+if TYPE_CHECKING:
+    from unisono._src.state.variables import Variable
 
-def read(variable: Any) -> jax.Array:
+
+def read(variable: Variable) -> jax.Array:
     """Returns the value as the running context sees it.
 
     A replica sees its copy; other code sees the value of a mirrored variable, or the
@@ -60,7 +63,7 @@ def read(variable: Any) -> jax.Array:
     return source.whole(cell)
 
 
-def _read_for_tape(variable: Any, tape: jax_tapes.Recording) -> jax.Array:
+def _read_for_tape(variable: Variable, tape: jax_tapes.Recording) -> jax.Array:
     """Returns the value so that the open gradient tapes follow it."""
     # The tapes around this one follow the value first; each adds a tangent of its own.
     with ambient.push(tape=tape.outer):
@@ -68,7 +71,7 @@ def _read_for_tape(variable: Any, tape: jax_tapes.Recording) -> jax.Array:
     return tape.follow(variable.state_cell, value, variable, variable.trainable)
 
 
-def read_rows(variable: Any, where: Any) -> jax.Array:
+def read_rows(variable: Variable, where: object) -> jax.Array:
     """Returns rows of a variable, as the running context sees it.
 
     Args:
@@ -83,17 +86,17 @@ def read_rows(variable: Any, where: Any) -> jax.Array:
 
 
 def _read_rows_for_tape(
-    variable: Any, where: Any, tape: jax_tapes.Recording
+    variable: Variable, where: object, tape: jax_tapes.Recording
 ) -> jax.Array:
     """Returns rows so that the open gradient tapes follow them."""
     with ambient.push(tape=tape.outer):
         found = read_rows(variable, where)
     if variable.state_cell.home is None:
-        return rows.take(read(variable), rows.as_positions(where))  # type: ignore[no-any-return]
+        return rows.take(read(variable), rows.as_positions(where))
     return tape.follow_rows(found, [(variable.state_cell, where, variable)])
 
 
-def read_stored(variable: Any) -> jax.Array:
+def read_stored(variable: Variable) -> jax.Array:
     """Returns the value in cross-replica context without gathering it on a device.
 
     The array of a variable that is cut over the devices stays cut.
@@ -106,7 +109,7 @@ def read_stored(variable: Any) -> jax.Array:
     return stored
 
 
-def read_on_host(variable: Any) -> np.ndarray:
+def read_on_host(variable: Variable) -> np.ndarray:
     """Returns a new NumPy array of the value.
 
     A variable that is cut over the devices is put together on the host.
@@ -119,7 +122,9 @@ def read_on_host(variable: Any) -> np.ndarray:
     return np.array(read_stored(variable), copy=True)
 
 
-def _aggregate(variable: Any, frame: ambient.Frame, source: frames.StateFrame) -> Any:
+def _aggregate(
+    variable: Variable, frame: ambient.Frame, source: frames.StateFrame
+) -> jax.Array:
     """Returns the aggregate of a sync-on-read variable's values."""
     cell = variable.state_cell
     aggregation = variable.state_cell.aggregation
@@ -130,27 +135,31 @@ def _aggregate(variable: Any, frame: ambient.Frame, source: frames.StateFrame) -
             return collectives.pick_local(source.copy(cell, None), 0)
         if frame.state is None and cell.is_spread:
             point = f"reading of variable '{cell.name}'"
-            return eager_exchange.broadcast_first(
+            first: jax.Array = eager_exchange.broadcast_first(
                 cell.topology, point, source.copy(cell, None)
             )
+            return first
         return source.copy(cell, 0)
     op = ReduceOp.from_variable_aggregation(aggregation)
     if cell.copies == 1:
         return source.copy(cell, 0)
+    whole: jax.Array
     if frame.port is not None and frame.port.is_spmd:
-        return collectives.reduce_local(op, source.copy(cell, None), cell.copies)
-    if frame.state is None:
+        whole = collectives.reduce_local(op, source.copy(cell, None), cell.copies)
+    elif frame.state is None:
         topology = cell.topology
         parts = [source.copy(cell, i) for i in topology.local]
         point = f"reading of variable '{cell.name}'"
         parts = collectives.all_parts(parts, topology, point)
-        return collectives.reduce_parts(op, parts, topology.home)
-    # In a program outside replicas: the rows are on the replicas' devices, so they are
-    # reduced by the collective that replicas use.
-    return collectives.reduce_stacked(op, source.whole(cell), cell.topology)
+        whole = collectives.reduce_parts(op, parts, topology.home)
+    else:
+        # In a program outside replicas: the rows are on the replicas' devices, so they
+        # are reduced by the collective that replicas use.
+        whole = collectives.reduce_stacked(op, source.whole(cell), cell.topology)
+    return whole
 
 
-def check_component(variable: Any, frame: ambient.Frame) -> None:
+def check_component(variable: Variable, frame: ambient.Frame) -> None:
     """Raises `NeedsLockstep` if an SPMD program cannot reach a component.
 
     Such a program has the running replica's copy only. In an update it is the one that
@@ -163,7 +172,7 @@ def check_component(variable: Any, frame: ambient.Frame) -> None:
         )
 
 
-def common_value(cell: storage.Cell, source: frames.StateFrame) -> Any:
+def common_value(cell: storage.Cell, source: frames.StateFrame) -> jax.Array:
     """Returns the value of a cell that is not per replica, to compute with.
 
     Eagerly, with other workers, it is this worker's copy: a computation with the whole

@@ -12,7 +12,7 @@ from unisono._src.state import frames, trace_versions
 from unisono._src.state import rows as rows_lib
 from unisono._src.state.remote_state import Change
 from unisono._src.state.storage import Cell
-from unisono._src.values import collectives, jax_traces
+from unisono._src.values import collectives, jax_traces, row_positions
 
 
 @final
@@ -36,20 +36,22 @@ class LocalFrame(frames.StateFrame):
 
     is_compiled = True
 
-    def __init__(self, parent: frames.StateFrame, copies: dict[Cell, Any]) -> None:
+    def __init__(
+        self, parent: frames.StateFrame, copies: dict[Cell, jax.Array]
+    ) -> None:
         self.parent = parent
         self.cut = cut = {c for c in copies if is_cut(c)}
         self.values = {c: x for c, x in copies.items() if c not in cut}
         self.parts = {c: x for c, x in copies.items() if c in cut}
         self.alike: list[tuple[Cell, Any]] = []
         self.written: dict[Cell, None] = {}
-        self.created: dict[Cell, Any] = {}
+        self.created: dict[Cell, jax.Array] = {}
         # A value that is made here knows the trace of the `shard_map`.
         own_trace = jax_traces.trace_of(jax.lax.axis_index(AXIS))
         self.traces = (own_trace, *parent.traces)
         self.versions = parent.versions
 
-    def copy(self, cell: Cell, index: int | None = None) -> Any:
+    def copy(self, cell: Cell, index: int | None = None) -> jax.Array:
         """Returns the replica's copy; of a cell that is cut, all parts together."""
         trace_versions.check_reading(self.traces, self.versions, cell.name)
         if cell in self.values:
@@ -62,11 +64,11 @@ class LocalFrame(frames.StateFrame):
             self.values[cell] = cell.split.gather(self.parts[cell])
         return self.values[cell]
 
-    def whole(self, cell: Cell) -> Any:
+    def whole(self, cell: Cell) -> jax.Array:
         """Returns the replica's copy, which is the whole of a replicated cell."""
         return self.copy(cell)
 
-    def rows(self, cell: Cell, rows: Any) -> Any:
+    def rows(self, cell: Cell, rows: row_positions.Positions) -> jax.Array:
         """Returns some rows of the replica's copy."""
         if cell.home is not None:
             return self.parent.rows(cell, rows)
@@ -76,7 +78,7 @@ class LocalFrame(frames.StateFrame):
         """Raises `NotImplementedError`: no strategy has servers and SPMD programs."""
         raise NotImplementedError("Servers are changed by one replica at a time.")
 
-    def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
+    def set_copy(self, cell: Cell, index: int | None, value: jax.Array) -> None:
         """Replaces the replica's copy."""
         frames.check_level(cell, value, self.traces)
         self.versions.advance()
@@ -85,17 +87,17 @@ class LocalFrame(frames.StateFrame):
         self.parts.pop(cell, None)
         self.written[cell] = None
 
-    def set_whole(self, cell: Cell, value: Any) -> None:
+    def set_whole(self, cell: Cell, value: jax.Array) -> None:
         """Replaces the value, which must be the same on all replicas."""
         self.set_copy(cell, None, value)
 
-    def part(self, cell: Cell) -> Any:
+    def part(self, cell: Cell) -> jax.Array:
         """Returns the replica's part of a cell that is cut over the replicas."""
         trace_versions.check_reading(self.traces, self.versions, cell.name)
         found = self.parts.get(cell)
         return cell.split.cut(self.values[cell]) if found is None else found
 
-    def set_part(self, cell: Cell, value: Any) -> None:
+    def set_part(self, cell: Cell, value: jax.Array) -> None:
         """Replaces the replica's part."""
         frames.check_level(cell, value, self.traces)
         self.versions.advance()
@@ -103,7 +105,7 @@ class LocalFrame(frames.StateFrame):
         self.values.pop(cell, None)
         self.written[cell] = None
 
-    def create(self, cell: Cell, value: Any) -> None:
+    def create(self, cell: Cell, value: jax.Array) -> None:
         """Remembers the first value, which is that of replica 0 on all of them."""
         frames.check_level(cell, value, self.traces)
         self.values[cell] = self.created[cell] = collectives.pick_local(value, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,9 @@ from jax.interpreters import ad, batching
 from unisono._src.foundation import jax_internals, wide_numbers
 from unisono._src.values import jax_tapes, row_positions
 
+if TYPE_CHECKING:
+    from unisono._src.state.storage import Cell
+
 # Stands for a row that is not wanted.
 ABSENT = row_positions.ABSENT
 
@@ -20,20 +23,21 @@ ABSENT = row_positions.ABSENT
 lookup_p = jax_internals.Primitive("server_lookup")
 
 
-def _shape(rows: Any, *, cell: Any) -> Any:
+def _shape(rows: Any, *, cell: Cell) -> Any:
     return jax.core.ShapedArray((*rows.shape, *cell.shape[1:]), cell.dtype)
 
 
-def _read(rows: Any, *, cell: Any) -> Any:
-    return cell.home.group.read_rows(cell, rows)
+def _read(rows: Any, *, cell: Cell) -> Any:
+    home: Any = cell.home
+    return home.group.read_rows(cell, rows)
 
 
-def _batch(args: Any, axes: Any, *, cell: Any) -> Any:
+def _batch(args: Any, axes: Any, *, cell: Cell) -> Any:
     (rows,), (axis,) = args, axes
     return lookup_p.bind(jnp.moveaxis(rows, axis, 0), cell=cell), 0
 
 
-def _differentiate(primals: Any, tangents: Any, *, cell: Any) -> Any:
+def _differentiate(primals: Any, tangents: Any, *, cell: Cell) -> Any:
     # Positions have no gradient. That of the rows is followed by a tape, by itself.
     found = lookup_p.bind(*primals, cell=cell)
     return found, ad.Zero(jax.typeof(found).to_tangent_aval())
@@ -47,13 +51,13 @@ batching.primitive_batchers[lookup_p] = _batch
 ad.primitive_jvps[lookup_p] = _differentiate
 
 
-def take(whole: Any, rows: Any) -> Any:
+def take(whole: jax.Array, rows: row_positions.Positions) -> jax.Array:
     """Returns rows of an array; zeros for positions outside it."""
     # As TensorFlow on accelerators.
     return whole.at[rows].get(mode="fill", fill_value=0, wrap_negative_indices=False)
 
 
-def as_positions(rows: Any) -> Any:
+def as_positions(rows: object) -> row_positions.Positions:
     """Returns positions without a gradient, as a NumPy array if they are known."""
     found = jax_tapes.lower(rows)
     if isinstance(found, jax.core.Tracer):

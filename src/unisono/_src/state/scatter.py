@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,9 @@ from unisono._src.state.storage import Policy
 from unisono._src.values import collectives, row_positions
 from unisono._src.values.array_operators import operand
 from unisono._src.values.indexed_slices import IndexedSlices
+
+if TYPE_CHECKING:
+    from unisono._src.state.variables import Variable
 
 _NONE = VariableAggregation.NONE
 _FIRST = VariableAggregation.ONLY_FIRST_REPLICA
@@ -45,7 +48,7 @@ def split_by_axis(positions: Any) -> tuple[Any, ...]:
     return tuple(positions[..., i] for i in range(positions.shape[-1]))
 
 
-def _apply(kind: str, old: Any, sparse: IndexedSlices, is_nd: bool) -> jax.Array:
+def _apply(kind: str, old: jax.Array, sparse: IndexedSlices, is_nd: bool) -> jax.Array:
     """Returns an array with some rows, or elements, changed."""
     rows: Any = sparse.values
     if kind == "div" and jnp.issubdtype(old.dtype, jnp.integer):
@@ -68,7 +71,7 @@ def _divide(old: jax.Array, where: Any, rows: Any) -> jax.Array:
     return jax.lax.div(old, ones.multiply(rows, **row_positions.LEAVE_OUT))
 
 
-def scatter(variable: Any, kind: str, sparse: Any, is_nd: bool = False) -> jax.Array:
+def scatter(variable: Any, kind: str, sparse: object, is_nd: bool = False) -> jax.Array:
     """Changes some rows of a variable, and returns the new value.
 
     Args:
@@ -130,7 +133,9 @@ def scatter(variable: Any, kind: str, sparse: Any, is_nd: bool = False) -> jax.A
     )
 
 
-def _scatter_on_server(cell: Any, kind: str, sparse: IndexedSlices) -> jax.Array:
+def _scatter_on_server(
+    cell: storage.Cell, kind: str, sparse: IndexedSlices
+) -> jax.Array:
     """Lets a parameter server change rows of a variable, and returns the new value."""
     target = frames.frame()
     rows = jnp.asarray(operand(sparse.indices)), frames.strip_gradient(sparse.values)
@@ -142,7 +147,7 @@ def _scatter_on_server(cell: Any, kind: str, sparse: IndexedSlices) -> jax.Array
     return target.whole(cell)
 
 
-def _change_on_server(cell: Any, fn: Callable[[Any], jax.Array]) -> jax.Array:
+def _change_on_server(cell: storage.Cell, fn: Callable[[Any], jax.Array]) -> jax.Array:
     """Lets a parameter server compute a function of a variable, as a program."""
     target = frames.frame()
     # For the cell alone: what else the function uses are constants of the trace.
@@ -161,7 +166,10 @@ def _change_on_server(cell: Any, fn: Callable[[Any], jax.Array]) -> jax.Array:
 
 
 def change(
-    variable: Any, fn: Callable[[Any], jax.Array], frame: ambient.Frame, is_own: bool
+    variable: Variable,
+    fn: Callable[[Any], jax.Array],
+    frame: ambient.Frame,
+    is_own: bool,
 ) -> jax.Array:
     """Replaces the value of a variable by a function of it, and returns the new one.
 
@@ -187,7 +195,11 @@ def change(
 
 
 def _scatter_aggregated(
-    variable: Any, kind: str, sparse: Any, frame: Any, is_nd: bool
+    variable: Variable,
+    kind: str,
+    sparse: IndexedSlices,
+    frame: ambient.Frame,
+    is_nd: bool,
 ) -> jax.Array:
     """Combines the rows of all replicas, and changes the variable by the result."""
     cell, aggregation = variable.state_cell, variable.state_cell.aggregation
@@ -196,11 +208,11 @@ def _scatter_aggregated(
         assignment.write_aggregated(variable, assignment.REPLACE, None, frame)
     first = aggregation is _FIRST
     port = frame.port
-    if port.is_spmd or port.replicas == 1:
-        if port.is_spmd and first:
-            # Replicas that take turns hand on the rows of replica 0 as they are.
-            raise assignment.lockstep_signal(cell)
-        if port.is_spmd:
+    if port is None or port.is_alone or port.is_spmd:
+        if port is not None and port.is_spmd:
+            if first:
+                # Replicas that take turns hand on the rows of replica 0 as they are.
+                raise assignment.lockstep_signal(cell)
             op = ReduceOp.from_variable_aggregation(aggregation)
             sparse = collectives.reduce_local(op, sparse, port.replicas)
         changed: jax.Array = assignment.change_copy(

@@ -140,7 +140,7 @@ class ShardedVariable(array_operators.ArrayOperators):
         """Returns the whole as a new NumPy array."""
         return np.concatenate([v.numpy() for v in self.variables])
 
-    def _row_positions(self, indices: Any) -> Any:
+    def _row_positions(self, indices: object) -> row_positions.Positions:
         """Returns the positions of rows, which must have one axis.
 
         Raises:
@@ -155,7 +155,7 @@ class ShardedVariable(array_operators.ArrayOperators):
             )
         return found
 
-    def _locate(self, where: Any) -> list[Any]:
+    def _locate(self, where: row_positions.Positions) -> list[Any]:
         """Returns for each part the positions of rows in it; ABSENT for others."""
         found = []
         for v, offset in zip(self.variables, self.offsets, strict=True):
@@ -232,7 +232,7 @@ class ShardedVariable(array_operators.ArrayOperators):
 
     # Writing.
 
-    def _assign(self, op: str, value: Any) -> ShardedVariable:
+    def _assign(self, op: str, value: object) -> ShardedVariable:
         """Changes each part by its rows of a value."""
         whole = conversion.as_type(value, self.dtype, self.name)
         if whole.shape != self.shape:
@@ -323,7 +323,7 @@ for _kind, _verb in {
     setattr(ShardedVariable, f"scatter_{_kind}", _scatter_method(_kind, _verb))
 
 
-def _is_absent(where: Any) -> bool:
+def _is_absent(where: row_positions.Positions) -> bool:
     """Whether no row is wanted, as far as that is known."""
     return isinstance(where, np.ndarray) and bool((where == rows.ABSENT).all())
 

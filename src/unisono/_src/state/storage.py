@@ -16,6 +16,7 @@ from typing import Any, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from unisono._src.foundation import ambient, errors, printable
 from unisono._src.foundation.options import CommunicationOptions
@@ -141,7 +142,7 @@ class Cell:
         self,
         policy: Policy,
         shape: tuple[int, ...],
-        dtype: Any,
+        dtype: np.dtype[Any],
         placement: Placement | None,
         name: str,
         origin: str,
@@ -150,7 +151,8 @@ class Cell:
         self.shape = shape
         self.dtype = dtype
         self.placement = placement
-        self.topology: Any = placement.topology if placement else None
+        # `Any` in place of None, here and below: who reads these knows that they are.
+        self.topology: Topology | Any = placement.topology if placement else None
         self.parameter_device = placement.parameter_device if placement else None
         self.copies = placement.topology.replicas if placement else 1
         # Names are for people: every message and `repr` shows them.
@@ -160,7 +162,9 @@ class Cell:
         # strategy in whose scope it was made.
         self.aggregation: Any = None
         self.owner: Any = None
-        self.split = _choose_split(policy, shape, dtype, placement)
+        self.split: partition.Split | Any = _choose_split(
+            policy, shape, dtype, placement
+        )
         # Attributes, not properties: every read and write asks for some of them.
         self.is_stacked = policy is Policy.ON_READ and self.copies > 1
         self.is_replicated = self.split is None and _is_on_every_replica(self)
@@ -170,9 +174,9 @@ class Cell:
         spread = self.topology is not None and self.topology.is_spread
         self.is_spread = self.is_everywhere and spread
         self.stored_shape = (self.copies, *shape) if self.is_stacked else shape
-        self.sharding = _sharding(self)
-        self.drafts: dict[int, Any] = {}
-        self.array: Any = None
+        self.sharding: Any = _sharding(self)
+        self.drafts: dict[int, jax.Array] = {}
+        self.array: jax.Array | Any = None
         self.escaped = False
         self.is_suspect = False
         self.holder: Any = None
@@ -209,7 +213,7 @@ class Cell:
             if not is_fresh:
                 self.escape()
 
-    def _place(self, array: Any) -> Any:
+    def _place(self, array: jax.Array) -> jax.Array:
         """Returns the array where the cell keeps it."""
         sharding, topology = self.sharding, self.topology
         if sharding is None:
@@ -217,13 +221,14 @@ class Cell:
         # With several workers `device_put` gets global arrays only. The topology places
         # this process's own arrays, among them those of NumPy, shard by shard.
         if not (self.is_spread and getattr(array, "is_fully_addressable", True)):
-            return jax.device_put(array, sharding)
+            placed: jax.Array = jax.device_put(array, sharding)
+            return placed
         if self.is_stacked:
             # Rows of this process only: the other workers place theirs.
             return topology.stack([array[i : i + 1] for i in topology.local])
         return topology.spread(array)
 
-    def begin(self, value: Any) -> None:
+    def begin(self, value: jax.Array) -> None:
         """Stores the first value in all copies.
 
         Workers may have computed different ones; all of them take that of worker 0.
@@ -259,8 +264,7 @@ class Cell:
         here = topology.first + topology.position(index)
         # What the replica wrote itself, before the parts on the devices.
         if here in self.drafts:
-            draft: jax.Array = self.drafts[here]
-            return draft
+            return self.drafts[here]
         asked = topology.spans[here] if topology.spans else topology.devices
         target = topology.devices[here]
         return partition.gather_parts(self.array, self.split, asked, target)
@@ -329,7 +333,7 @@ def _is_on_every_replica(cell: Cell) -> bool:
     return cell.policy is Policy.MIRRORED and cell.copies > 1
 
 
-def _sharding(cell: Cell) -> Any:
+def _sharding(cell: Cell) -> jax.sharding.Sharding | None:
     """Returns where the array of a cell belongs, or None for anywhere."""
     if cell.topology is None:
         return None
@@ -342,9 +346,16 @@ def _sharding(cell: Cell) -> Any:
     return jax.sharding.SingleDeviceSharding(cell.parameter_device)
 
 
-def _choose_split(policy: Policy, shape: Any, dtype: Any, placement: Any) -> Any:
+def _choose_split(
+    policy: Policy,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    placement: Placement | None,
+) -> partition.Split | None:
     """Returns how an array is cut over the devices, or None if it is not."""
-    if policy is not Policy.MIRRORED or placement.split_above is None:
+    if policy is not Policy.MIRRORED or placement is None:
+        return None
+    if placement.split_above is None:
         return None
     if jnp.issubdtype(dtype, jax.dtypes.prng_key):
         return None
@@ -399,16 +410,17 @@ def check_has_value(cell: Cell) -> None:
     )
 
 
-def stored_array(cell: Cell) -> Any:
+def stored_array(cell: Cell) -> jax.Array:
     """Returns the array of a cell, which a server may have; the caller may keep it."""
     if cell.home is not None:
-        return cell.home.group.read([cell])[0]
+        (found,) = cell.home.group.read([cell])
+        return found
     with LOCK:
         cell.escape()
         return cell.array
 
 
-def check_type(cell: Cell, value: Any) -> None:
+def check_type(cell: Cell, value: jax.Array) -> None:
     """Raises `ValueError` unless an array is of the type that a cell holds."""
     if value.dtype != cell.dtype:
         raise ValueError(

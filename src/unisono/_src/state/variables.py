@@ -34,7 +34,7 @@ class _Factory(type):
 
     if not TYPE_CHECKING:  # A type checker reads the signature of `Variable.__init__`.
 
-        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        def __call__(cls, *args: Any, **kwargs: Any) -> Variable:
             return make_variable(*args, **kwargs)
 
     def assemble(
@@ -124,7 +124,7 @@ class Variable(positions.VariableParts, metaclass=_Factory):
 
     def __init__(
         self,
-        initial_value: Any = None,
+        initial_value: object = None,
         trainable: bool | None = None,
         *,
         name: str | None = None,
@@ -430,7 +430,7 @@ class Variable(positions.VariableParts, metaclass=_Factory):
     @overload
     def assign(
         self,
-        value: Any,
+        value: object,
         use_locking: bool = False,
         name: str | None = None,
         read_value: Literal[True] = True,
@@ -439,7 +439,7 @@ class Variable(positions.VariableParts, metaclass=_Factory):
     @overload
     def assign(
         self,
-        value: Any,
+        value: object,
         use_locking: bool = False,
         name: str | None = None,
         *,
@@ -448,11 +448,11 @@ class Variable(positions.VariableParts, metaclass=_Factory):
 
     def assign(
         self,
-        value: Any,
+        value: object,
         use_locking: bool = False,
         name: str | None = None,
         read_value: bool = True,
-    ) -> Any:
+    ) -> jax.Array | distributed.Mirrored | None:
         """Replaces the value.
 
         In replica context a mirrored variable gets the aggregate of the values that the
@@ -488,7 +488,7 @@ class Variable(positions.VariableParts, metaclass=_Factory):
     @overload
     def assign_add(
         self,
-        delta: Any,
+        delta: object,
         use_locking: bool = False,
         name: str | None = None,
         read_value: Literal[True] = True,
@@ -497,7 +497,7 @@ class Variable(positions.VariableParts, metaclass=_Factory):
     @overload
     def assign_add(
         self,
-        delta: Any,
+        delta: object,
         use_locking: bool = False,
         name: str | None = None,
         *,
@@ -506,11 +506,11 @@ class Variable(positions.VariableParts, metaclass=_Factory):
 
     def assign_add(
         self,
-        delta: Any,
+        delta: object,
         use_locking: bool = False,
         name: str | None = None,
         read_value: bool = True,
-    ) -> Any:
+    ) -> jax.Array | distributed.Mirrored | None:
         """Adds to the value.
 
         Takes and returns the same as `assign`, and follows the same rules.
@@ -527,7 +527,7 @@ class Variable(positions.VariableParts, metaclass=_Factory):
     @overload
     def assign_sub(
         self,
-        delta: Any,
+        delta: object,
         use_locking: bool = False,
         name: str | None = None,
         read_value: Literal[True] = True,
@@ -536,7 +536,7 @@ class Variable(positions.VariableParts, metaclass=_Factory):
     @overload
     def assign_sub(
         self,
-        delta: Any,
+        delta: object,
         use_locking: bool = False,
         name: str | None = None,
         *,
@@ -545,11 +545,11 @@ class Variable(positions.VariableParts, metaclass=_Factory):
 
     def assign_sub(
         self,
-        delta: Any,
+        delta: object,
         use_locking: bool = False,
         name: str | None = None,
         read_value: bool = True,
-    ) -> Any:
+    ) -> jax.Array | distributed.Mirrored | None:
         """Subtracts from the value.
 
         Takes, returns and raises the same as `assign_add`.
@@ -638,7 +638,7 @@ del _kind
 
 
 def make_variable(
-    initial_value: Any = None,
+    initial_value: object = None,
     trainable: bool | None = None,
     *,
     name: str | None = None,
@@ -659,7 +659,7 @@ def make_variable(
     port = ambient.current().port
     # Only replicas that take turns have a list of the variables they have made.
     made: Variable
-    if getattr(port, "made", None) is None:
+    if port is None or port.is_alone or port.is_spmd:
         made = creation.wrap_in_creators(_create)(**arguments)
     else:
         made = creation.take_in_turn(port, _create, arguments)
@@ -670,15 +670,15 @@ Variable.__signature__ = inspect.signature(make_variable)  # type: ignore[attr-d
 
 
 def _create(
-    initial_value: Any,
+    initial_value: object,
     trainable: bool | None,
     name: str | None,
-    dtype: Any,
-    shape: Any,
+    dtype: DTypeLike | None,
+    shape: tensor_shape.ShapeLike,
     constraint: Callable[[Any], Any] | None,
     synchronization: VariableSynchronization,
     aggregation: VariableAggregation | None,
-    **of_graphs: Any,
+    **of_graphs: object,
 ) -> Variable:
     """Makes one variable in the current scope, without asking its creators."""
     creation.check_arguments_of_graphs(of_graphs)

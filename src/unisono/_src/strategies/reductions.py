@@ -227,7 +227,7 @@ def _is_numpy(tree: object) -> bool:
 
 def read_plain(value: object) -> object:
     """Returns the value of a variable, and anything else as it is."""
-    return reading.read(value) if hasattr(value, "state_cell") else value
+    return reading.read(value) if isinstance(value, variables.Variable) else value
 
 
 def _reduce_plain(op: ReduceOp, value: object, replicas: int) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -102,6 +102,14 @@ def find_library_variable(x: object) -> Any:
     reference = getattr(x, "_library_variable", None)
     found = None if reference is None else reference()
     return x if found is None else found
+
+
+class HasDtype(Protocol):
+    """An array, or what stands for one."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the elements."""
 
 
 class StandsForArray:

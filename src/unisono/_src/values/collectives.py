@@ -23,7 +23,7 @@ from unisono._src.foundation import errors, jax_internals, nest, wide_numbers
 from unisono._src.foundation.options import ReduceOp
 from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.values import indexed_slices, jax_tapes
-from unisono._src.values.array_operators import operand
+from unisono._src.values.array_operators import HasDtype, operand
 from unisono._src.workers import eager_exchange
 
 _ArrayImpl, _make_array = jax_internals.ArrayImpl, jax_internals.make_array
@@ -92,7 +92,7 @@ def as_array(x: object) -> Any:
         ) from None
 
 
-def is_key(x: jax_tapes.HasDtype) -> bool:
+def is_key(x: HasDtype) -> bool:
     """Whether `x` is an array of random keys, with which no arithmetic is possible."""
     return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
@@ -295,7 +295,7 @@ def check_gather(shape: Sequence[int], axis: int) -> None:
         )
 
 
-def _check_not_bool(x: jax_tapes.HasDtype) -> None:
+def _check_not_bool(x: HasDtype) -> None:
     if x.dtype == np.bool_:
         raise TypeError("bool values cannot be gathered; cast them to int first.")
 

@@ -12,9 +12,10 @@ it takes the array.
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,7 @@ import numpy as np
 
 from unisono._src.foundation import jax_internals
 from unisono._src.values import jax_traces
+from unisono._src.values.array_operators import HasDtype
 
 if TYPE_CHECKING:
     from jax.extend.core import Jaxpr, JaxprEqn, Var
@@ -193,14 +195,6 @@ def go_back(trace: jax.core.Trace) -> None:
     _trace_context.set_trace(trace)
 
 
-class HasDtype(Protocol):
-    """An array, or what stands for one."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of the elements."""
-
-
 def is_float(x: HasDtype) -> bool:
     """Whether a value can have a gradient: its numbers are floats or complex."""
     return bool(jnp.issubdtype(x.dtype, jnp.inexact))
@@ -293,7 +287,8 @@ class _TapeTrace(_LinearizeTrace):  # type: ignore[misc, valid-type]
                         "function given to jax.jit, jax.checkpoint or the like, but is "
                         "not an argument of it. There it is a constant, which has no "
                         "gradient. Pass the array to that function as an argument. It "
-                        f"is {_describe(constant)}."
+                        f"is an array of shape {tuple(jnp.shape(constant))} and type "
+                        f"{constant.dtype}."
                     )
 
 
@@ -326,10 +321,6 @@ def _constants(program: Jaxpr) -> list[Any]:
         for inner in _programs(eqn.params):
             found += _constants(inner)
     return found
-
-
-def _describe(x: jax.Array) -> str:
-    return f"an array of shape {tuple(jnp.shape(x))} and type {x.dtype}"
 
 
 def _wrap_processing(name: str) -> Callable[..., object]:
@@ -500,18 +491,15 @@ class Recording:
 
     def _new_tangent(self, x: object) -> _Tangent:
         aval = jax.typeof(x).to_tangent_aval()
-        made: _Tangent = self._tangents.new_arg(aval, _source_info())
-        return made
+        return self._tangents.new_arg(aval, _source_info())  # type: ignore[no-any-return]
 
     # Differentiating.
 
     def find_tangent(self, x: object) -> Any:
         """Returns the tangent of a value or key; None if it has none."""
-        try:
+        with contextlib.suppress(TypeError):  # Tracers cannot be keys.
             if x in self._keys:
                 return self._keys[x]
-        except TypeError:
-            pass  # Tracers cannot be keys.
         return self._trace.find_tangent(x)
 
     def make_pullback(
