@@ -31,7 +31,7 @@ def find(found: TracedFunction) -> TracedFunction:
     jaxpr = found.jaxpr
     made_by = {v: e for e in jaxpr.eqns for v in e.outvars}
     # The value of each cell as the program has it; unknown after other changes.
-    current = dict(zip(found.read, jaxpr.invars, strict=False))
+    current: dict[Any, Any] = dict(zip(found.read, jaxpr.invars, strict=False))
     place = len(found.written) + len(found.created)
     outvars, changes = list(jaxpr.outvars[:place]), []
     for change in found.changes:

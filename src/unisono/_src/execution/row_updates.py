@@ -10,16 +10,22 @@ followed what a row without a gradient has there: zero, or what a cell had befor
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
 
 import jax
 
 from unisono._src.execution import equations, jaxpr_equality
 from unisono._src.execution.sharded_update import ELEMENTWISE
 
+if TYPE_CHECKING:
+    from jax.extend.core import JaxprEqn, Var
+
+    _Marks: TypeAlias = dict[Var, "_Mark"]
+
 # What a row without a gradient has: zeros, or something that is not followed. A number
 # stands for what the cell at that place had before.
 _ZERO, _ANY = "zero", "any"
+_Row = int | str
 # Functions of one value that are zero at zero.
 _KEEP_ZERO = {
     "abs", "cbrt", "ceil", "erf", "expm1", "floor", "integer_pow", "log1p", "neg",
@@ -44,13 +50,13 @@ class _Mark(NamedTuple):
     """
 
     has_rows: bool
-    row: Any
+    row: _Row
 
 
 def is_by_rows(
     change: Callable[[list[Any], list[Any]], list[Any]],
-    cells: Sequence[Any],
-    gradients: Sequence[Any],
+    cells: Sequence[equations.HasShape],
+    gradients: Sequence[equations.HasShape],
     table: Collection[int],
     gradient: int,
     rows: int,
@@ -66,7 +72,7 @@ def is_by_rows(
         rows: the number of rows to try it with.
     """
 
-    def cut(x: Any, is_cut: bool) -> Any:
+    def cut(x: equations.HasShape, is_cut: bool) -> jax.ShapeDtypeStruct:
         shape = (rows, *x.shape[1:]) if is_cut else x.shape
         return jax.ShapeDtypeStruct(shape, x.dtype)
 
@@ -85,13 +91,19 @@ def is_by_rows(
 # As in `sharded_update`: if two programs differ in nothing but the number of rows, each
 # row is computed by itself. Here it must follow, too, that a row without a gradient
 # comes out as it went in.
-def _walk(whole: Any, part: Any, count: int, table: Any, gradient: int) -> list[Any]:
+def _walk(
+    whole: equations.ClosedJaxpr,
+    part: equations.ClosedJaxpr,
+    count: int,
+    table: Collection[int],
+    gradient: int,
+) -> list[_Mark | None]:
     """Return the marks of the results of an update."""
     if len(whole.jaxpr.eqns) != len(part.jaxpr.eqns):
         raise _NotByRows
     if not jaxpr_equality.is_same_data(whole.consts, part.consts):
         raise _NotByRows
-    marks: dict[Any, Any] = {
+    marks: _Marks = {
         v: _Mark(True, i)
         for i, v in enumerate(whole.jaxpr.invars[:count])
         if i in table
@@ -108,7 +120,7 @@ def _walk(whole: Any, part: Any, count: int, table: Any, gradient: int) -> list[
     return [_mark_of(v, marks) for v in whole.jaxpr.outvars]
 
 
-def _mark_of(v: Any, marks: dict[Any, Any]) -> Any:
+def _mark_of(v: equations.Atom, marks: _Marks) -> _Mark | None:
     """Return the mark of an operand; None if it has nothing to do with the table."""
     if not equations.is_literal(v):
         return marks.get(v)
@@ -119,49 +131,49 @@ def _mark_of(v: Any, marks: dict[Any, Any]) -> Any:
     )
 
 
-def _check_alike(a: Any, b: Any) -> None:
+def _check_alike(a: JaxprEqn, b: JaxprEqn) -> None:
     """Raise unless two equations are the same but for the number of rows."""
     if a.primitive is not b.primitive or len(a.invars) != len(b.invars):
         raise _NotByRows
     for x, y in zip(a.invars, b.invars, strict=True):
-        known = [equations.is_literal(v) for v in (x, y)]
-        if known[0] != known[1]:
+        if equations.is_literal(x) != equations.is_literal(y):
             raise _NotByRows
-        if known[0] and not jaxpr_equality.is_same_data(x.val, y.val):
+        values = [v.val for v in (x, y) if equations.is_literal(v)]
+        if values and not jaxpr_equality.is_same_data(*values):
             raise _NotByRows
 
 
-def _result(eqn: Any, given: list[Any]) -> Any:
+def _result(eqn: JaxprEqn, given: list[_Mark | None]) -> _Mark | None:
     """Return the mark of an equation's results."""
     name = eqn.primitive.name
     if not any(m is not None and m.has_rows for m in given):
         return _even_result(eqn, given)
-    if name == "reduce_sum":
+    if name == "reduce_sum" and given[0] is not None:
         return _sum_result(eqn, given[0])
     if name not in ELEMENTWISE:
         raise _NotByRows
     for v, mark in zip(eqn.invars, given, strict=True):
         # An array of another variable has other rows; a number is for all rows.
-        if mark is None and v.aval.size != 1:
+        if mark is None and equations.aval_of(v).size != 1:
             raise _NotByRows
     return _Mark(True, _row(name, eqn, [_ANY if m is None else m.row for m in given]))
 
 
-def _even_result(eqn: Any, given: list[Any]) -> Any:
+def _even_result(eqn: JaxprEqn, given: list[_Mark | None]) -> _Mark | None:
     """Return the mark of a result that does not depend on the table."""
     is_even = all(
-        m is not None or v.aval.size == 1
+        m is not None or equations.aval_of(v).size == 1
         for v, m in zip(eqn.invars, given, strict=True)
     )
     name, rows = eqn.primitive.name, [_ANY if m is None else m.row for m in given]
-    if not is_even or eqn.outvars[0].aval.size == 1:
+    if not is_even or equations.aval_of(eqn.outvars[0]).size == 1:
         return None
     if name == "broadcast_in_dim":
         return _Mark(False, rows[0])
     return _Mark(False, _row(name, eqn, rows)) if name in ELEMENTWISE else None
 
 
-def _sum_result(eqn: Any, mark: _Mark) -> Any:
+def _sum_result(eqn: JaxprEqn, mark: _Mark) -> _Mark | None:
     """Return the mark of a sum over rows, or within each."""
     if 0 not in eqn.params["axes"]:
         return _Mark(True, _ZERO if mark.row == _ZERO else _ANY)
@@ -171,7 +183,7 @@ def _sum_result(eqn: Any, mark: _Mark) -> Any:
     return None
 
 
-def _row(name: str, eqn: Any, rows: list[Any]) -> Any:
+def _row(name: str, eqn: JaxprEqn, rows: list[_Row]) -> _Row:
     """Return the content of a row without a gradient after an elementwise operation."""
     first = rows[0]
     if name in _KEEP_ZERO:
@@ -179,7 +191,8 @@ def _row(name: str, eqn: Any, rows: list[Any]) -> Any:
     if name in _KEEP:
         return first
     if name == "convert_element_type":
-        is_same = eqn.invars[0].aval.dtype == eqn.outvars[0].aval.dtype
+        kinds = [equations.aval_of(v).dtype for v in (*eqn.invars, *eqn.outvars)]
+        is_same = kinds[0] == kinds[1]
         return first if is_same or first == _ZERO else _ANY
     if name in ("mul", "div"):
         # Zero times any value counts as zero, also where the value is not finite.
