@@ -7,7 +7,7 @@ import pytest
 
 import unisono
 from tests import machine
-from tests.parity.programs import mirrored, one_device, plain
+from tests.parity.programs import mirrored, one_device, plain, variable
 
 
 def calling(fn, x):
@@ -75,6 +75,16 @@ def test_a_variable_that_changes_under_a_step_with_a_callback_is_an_error():
     with pytest.raises(RuntimeError, match="was changed while"):
         step(np.float32(1.0))
     assert float(v.numpy()) == 7.0
+
+
+def test_a_step_reads_no_variable_whose_copies_differ():
+    strategy = mirrored(2)
+    v = variable(strategy, 1.0, name="weights")
+    step = unisono.function(lambda: v * 2.0)
+    assert float(step()) == 2.0
+    v.values[0].assign(5.0)
+    with pytest.raises(ValueError, match="weights"):
+        step()
 
 
 def test_arguments_of_another_device_are_moved_to_the_variables():

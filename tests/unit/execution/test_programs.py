@@ -41,11 +41,11 @@ def test_shapes_for_which_other_variables_are_written_have_their_own_program(mad
 
     @unisono.function
     def step(x):
-        (v if x.size == 1 else w).assign_add(x.sum())
+        (v if x.size == 1 else w).assign(x.sum())
 
-    for size in (1, 2, 1, 3, 2):
+    for size in (2, 1, 3, 1):
         step(ones(size))
-    assert (float(v.numpy()), float(w.numpy())) == (2.0, 7.0)
+    assert (float(v.numpy()), float(w.numpy())) == (1.0, 3.0)
     assert len(made) == 2
 
 
