@@ -101,7 +101,7 @@ class ConcreteFunction:
         """
         return tuple(v for v in self.variables if v.trainable)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Run the compiled function.
 
         Args:
@@ -131,7 +131,9 @@ class ConcreteFunction:
         )
         return found
 
-    def _complete(self, args: Any, kwargs: Any) -> inspect.BoundArguments:
+    def _complete(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> inspect.BoundArguments:
         """Return the arguments of a call, with those that were given before."""
         given = self._parameters.bind_partial(*args, **kwargs).arguments
         for name, wanted in self._bound.arguments.items():
@@ -152,14 +154,14 @@ class ConcreteFunction:
         return f"<ConcreteFunction {self.name}{self._bound.arguments}>"
 
 
-def sizes_of(given: Any) -> Sequence[int]:
+def sizes_of(given: object) -> Sequence[int]:
     """Return the sizes to trace a function with, in place of those left open."""
     specs = (x for x in nest.leaves(given) if isinstance(x, TensorSpec))
     is_open = any(not s.shape.is_fully_defined() for s in specs)
     return _SIZES if is_open else _SIZES[:1]
 
 
-def as_specs(tree: Any) -> Any:
+def as_specs(tree: object) -> Any:
     """Return arguments with a `TensorSpec` in place of each array."""
 
     def leaf(x: Any) -> Any:
@@ -169,16 +171,16 @@ def as_specs(tree: Any) -> Any:
     return nest.map_structure(leaf, tree)
 
 
-def key_of(given: Any) -> Any:
+def key_of(given: object) -> Any:
     """Return a key that is equal for arguments with equal specs and values."""
 
-    def leaf(x: Any) -> Any:
+    def leaf(x: object) -> Any:
         return (TensorSpec, x.shape, x.dtype) if isinstance(x, TensorSpec) else x
 
     return signature.flatten(nest.map_structure(leaf, given), [], None)
 
 
-def placeholders(tree: Any, size: int) -> Any:
+def placeholders(tree: object, size: int) -> Any:
     """Return arguments with an array that takes no memory in place of each spec.
 
     Args:
@@ -189,7 +191,7 @@ def placeholders(tree: Any, size: int) -> Any:
         ValueError: the number of axes of a spec is open.
     """
 
-    def leaf(x: Any) -> Any:
+    def leaf(x: object) -> Any:
         if not isinstance(x, TensorSpec):
             return x
         if x.shape.rank is None:
@@ -231,10 +233,10 @@ def _join_specs(avals: Sequence[Any]) -> TensorSpec:
     return TensorSpec(shape, avals[0].dtype)
 
 
-def _structure(outputs: Any, specs: Sequence[TensorSpec]) -> Any:
+def _structure(outputs: object, specs: Sequence[TensorSpec]) -> Any:
     """Return a result with specs in place of arrays."""
 
-    def leaf(x: Any) -> Any:
+    def leaf(x: object) -> Any:
         if not isinstance(x, distributed.PerReplica):
             return x
         # The arrays of replicas have a row for each.

@@ -42,7 +42,10 @@ class ReplicaContext:
     """
 
     def __init__(
-        self, strategy: Any, replica_id_in_sync_group: Any, port: Any = None
+        self,
+        strategy: Any,
+        replica_id_in_sync_group: object,
+        port: ports.Port | None = None,
     ) -> None:
         self._strategy = strategy
         self._id: Any = replica_id_in_sync_group
@@ -175,7 +178,7 @@ class ReplicaContext:
         self._entered.append(entered)
         return self
 
-    def __exit__(self, *exc: Any) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._entered.pop().__exit__(*exc)
 
     def merge_call(
@@ -240,14 +243,14 @@ class ReplicaContext:
     def all_reduce(
         self,
         reduce_op: options.ReduceOp | str,
-        value: Any,
+        value: object,
         options: options.CommunicationOptions | None = None,
     ) -> Any: ...
 
     def all_reduce(
         self,
         reduce_op: options.ReduceOp | str,
-        value: Any,
+        value: object,
         options: options.CommunicationOptions | None = None,
     ) -> Any:
         """Reduce `value` over the replicas, and give every replica the result.
@@ -295,14 +298,14 @@ class ReplicaContext:
     @overload
     def all_gather(
         self,
-        value: Any,
+        value: object,
         axis: int,
         options: options.CommunicationOptions | None = None,
     ) -> Any: ...
 
     def all_gather(
         self,
-        value: Any,
+        value: object,
         axis: int,
         options: options.CommunicationOptions | None = None,
     ) -> Any:
@@ -354,7 +357,9 @@ class _DefaultReplicaContext(ReplicaContext):
 _as_reduce_op = options.reduce_op
 
 
-def context_of_replica(strategy: Any, replica_id: Any, port: Any) -> ReplicaContext:
+def context_of_replica(
+    strategy: object, replica_id: object, port: ports.ReplicaPort
+) -> ReplicaContext:
     """Return the context of a replica.
 
     Args:
@@ -362,13 +367,16 @@ def context_of_replica(strategy: Any, replica_id: Any, port: Any) -> ReplicaCont
         replica_id: its number; a tracer in a program that serves all replicas.
         port: how it meets the others.
     """
-    is_number = isinstance(replica_id, int)
-    found = _ReplicaNumber(replica_id) if is_number else replica_id
-    return ReplicaContext(strategy, found, port)
+    if isinstance(replica_id, int):
+        replica_id = _ReplicaNumber(replica_id)
+    return ReplicaContext(strategy, replica_id, port)
 
 
 def frame_of_replica(
-    placement: storage.Placement, replica_id: Any, port: Any, copy: int | None
+    placement: storage.Placement,
+    replica_id: object,
+    port: ports.ReplicaPort,
+    copy: int | None,
 ) -> ambient.Frame:
     """Return the context frame of a replica, made from the current frame.
 
@@ -393,8 +401,8 @@ def frame_of_replica(
 @contextlib.contextmanager
 def enter_replica(
     placement: storage.Placement,
-    replica_id: Any,
-    port: Any,
+    replica_id: object,
+    port: ports.ReplicaPort,
     copy: int | None,
     state: frames.StateFrame | None = None,
 ) -> Iterator[None]:
@@ -447,7 +455,7 @@ def enter_logical_device(topology: Topology | None, number: int) -> Iterator[Non
         yield
 
 
-def default_replica_context(strategy: Any) -> ReplicaContext:
+def default_replica_context(strategy: object) -> ReplicaContext:
     """Return the context of code outside any strategy: replica 0 of 1."""
     return _DefaultReplicaContext(strategy, 0)
 
@@ -469,7 +477,7 @@ def merge_replicas(
         kwargs: this replica's keyword arguments.
     """
     strategy, port = ambient.replica().strategy, ambient.current().port
-    return merging.merge(strategy, port, merge_fn, args, kwargs or {})
+    return merging.merge(strategy, port or ports.Solo(), merge_fn, args, kwargs or {})
 
 
 def require_replica_context(context: ReplicaContext) -> None:

@@ -8,15 +8,19 @@ if the same operations made them of the same operands.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import jax
 import numpy as np
 from jax.interpreters import partial_eval
+from jax.typing import ArrayLike
 
 from unisono._src.execution import equations, jaxpr_equality
 from unisono._src.foundation import errors
 from unisono._src.state.storage import Cell
+
+if TYPE_CHECKING:
+    from jax.extend.core import Jaxpr, JaxprEqn, Var
 
 # Primitives by name. The first give back their operands; the second may give another
 # result each time.
@@ -24,7 +28,7 @@ _COPYING = {"copy", "copy_p", "stop_gradient", "optimization_barrier"}
 _CHANGING = {"pure_callback", "io_callback", "rng_uniform"}
 
 
-def check(closed: Any, cells: Sequence[Cell]) -> None:
+def check(closed: equations.ClosedJaxpr, cells: Sequence[Cell]) -> None:
     """Raises if copies of a cell would get different values.
 
     Args:
@@ -55,7 +59,7 @@ class _Numbering:
         self._constants: dict[Any, list[tuple[Any, int]]] = {}
 
     def outputs(
-        self, jaxpr: Any, consts: Sequence[Any], inputs: Sequence[int] | None
+        self, jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[int] | None
     ) -> list[int]:
         """Returns the number of each output of a program.
 
@@ -79,13 +83,13 @@ class _Numbering:
         self._count += count
         return list(range(self._count - count, self._count))
 
-    def _number_of(self, atom: Any, known: dict[Any, int]) -> int:
+    def _number_of(self, atom: equations.Atom, known: dict[Var, int]) -> int:
         """Returns the number of an operand."""
         if equations.is_literal(atom):
             return self._number_of_constant(atom.val)
         return known[atom]
 
-    def _number_of_constant(self, value: Any) -> int:
+    def _number_of_constant(self, value: ArrayLike) -> int:
         """Returns the number of a constant, which equal constants share."""
         kind = (np.shape(value), getattr(value, "dtype", type(value)))
         bucket = self._constants.setdefault(kind, [])
@@ -95,7 +99,9 @@ class _Numbering:
         bucket.append((value, self._new_numbers(1)[0]))
         return bucket[-1][1]
 
-    def _number_results(self, jaxpr: Any, eqn: Any, known: dict[Any, int]) -> list[int]:
+    def _number_results(
+        self, jaxpr: Jaxpr, eqn: JaxprEqn, known: dict[Var, int]
+    ) -> list[int]:
         """Returns the numbers of an equation's results.
 
         Args:
@@ -121,7 +127,7 @@ class _Numbering:
         return self._find_equation(eqn, operands)
 
     def _number_result(
-        self, jaxpr: Any, eqn: Any, known: dict[Any, int], result: Any
+        self, jaxpr: Jaxpr, eqn: JaxprEqn, known: dict[Var, int], result: Var
     ) -> int:
         """Returns the number of one result of an equation with programs inside."""
         inputs = [v for v in eqn.invars if not equations.is_literal(v)]
@@ -142,7 +148,7 @@ class _Numbering:
         operands = [self._number_of(x, known) for x in needed.invars]
         return self._find_equation(needed, operands)[place]
 
-    def _find_equation(self, eqn: Any, operands: list[int]) -> list[int]:
+    def _find_equation(self, eqn: JaxprEqn, operands: list[int]) -> list[int]:
         """Returns the results of an equal equation, or new ones if there is none."""
         bucket = self._seen.setdefault((eqn.primitive, tuple(operands)), [])
         for other, numbers in bucket:

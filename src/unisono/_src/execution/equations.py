@@ -3,16 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import jax
+import numpy as np
 
 if TYPE_CHECKING:
     # It takes long to load.
-    from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive, Var
+    from jax.extend.core import Jaxpr, JaxprEqn, Literal, Primitive, Var
     from typing_extensions import TypeIs
 
     Atom: TypeAlias = Var | Literal
+
+
+class ClosedJaxpr(Protocol):
+    """A program with its constants, whose class JAX 0.12 has no name for."""
+
+    @property
+    def jaxpr(self) -> Jaxpr:
+        """The program."""
+
+    @property
+    def consts(self) -> Sequence[jax.Array]:
+        """Its constants."""
+
+    @property
+    def in_avals(self) -> Sequence[jax.core.AbstractValue]:
+        """The shapes and types of its inputs."""
+
+
+class HasShape(Protocol):
+    """An array, a variable, or what describes one."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The element type."""
+
 
 # Primitives that call a program whose equations may stand in place of the call.
 CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call"}

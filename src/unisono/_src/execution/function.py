@@ -41,6 +41,10 @@ _P = ParamSpec("_P")
 _Rest = ParamSpec("_Rest")
 _R = TypeVar("_R")
 _R_co = TypeVar("_R_co", covariant=True)
+_Key = tuple[Any, ...]  # The rest of the arguments, and where the call is made.
+_Args = tuple[Any, ...]
+_Kwargs = dict[str, Any]
+_Mesh = Topology | None
 
 # How many replica functions a function on the host keeps compiled. A function that
 # captures something new on every call would otherwise fill the memory.
@@ -188,11 +192,9 @@ class Function(Generic[_P, _R_co]):
                 except traced_function.Miss:
                     # JAX found shapes for which this program was not traced.
                     pass
-        return self._call(args, kwargs)  # type: ignore[no-any-return]
+        return self._call(args, kwargs)
 
-    def _call(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], is_concrete: bool = False
-    ) -> Any:
+    def _call(self, args: _Args, kwargs: _Kwargs, is_concrete: bool = False) -> _R_co:
         """Run a call that is not like the last one, and remember it if it is usual."""
         if self.input_signature is not None:
             args, kwargs = self._apply_signature(args, kwargs)
@@ -211,7 +213,7 @@ class Function(Generic[_P, _R_co]):
         # Weakly, so that a function keeps no strategy alive that it was called under.
         owner = None if frame.strategy is None else weakref.ref(frame.strategy)
         key = ((rest, more), owner, frame.mode)
-        result = self._dispatch(key, leaves, mesh, args, kwargs)
+        result: _R_co = self._dispatch(key, leaves, mesh, args, kwargs)
         only = self._kept.find_only(key)
         usual = not (kwargs or _Mode.is_eager) and self.input_signature is None
         usual = usual and ambient.is_root()
@@ -221,7 +223,7 @@ class Function(Generic[_P, _R_co]):
         return result
 
     def _dispatch(
-        self, key: Any, leaves: list[Any], mesh: Any, args: Any, kwargs: Any
+        self, key: _Key, leaves: list[Any], mesh: _Mesh, args: _Args, kwargs: _Kwargs
     ) -> Any:
         """Run the program of a signature; trace it first if there is none."""
         has_plan = self._kept.plans.get(key)
@@ -241,7 +243,7 @@ class Function(Generic[_P, _R_co]):
     def _parameters(self) -> inspect.Signature:
         return inspect.signature(self.python_function)
 
-    def _apply_signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _apply_signature(self, args: _Args, kwargs: _Kwargs) -> Any:
         """Return the arguments in the order of the parameters, as the specs say."""
         assert self.input_signature is not None
         bound = self._parameters.bind(*args, **kwargs)
@@ -250,7 +252,7 @@ class Function(Generic[_P, _R_co]):
 
     # Taking elements from iterators, and running on the host; see `host_inputs`.
 
-    def _run_with_elements(self, key: Any, leaves: list[Any], mesh: Any) -> Any:
+    def _run_with_elements(self, key: _Key, leaves: list[Any], mesh: _Mesh) -> Any:
         """Run a call with the elements that it takes; put them back if it fails."""
         feeds = host_inputs.Feeds(signature.find_iterators(key[0]), mesh)
         try:
@@ -261,7 +263,7 @@ class Function(Generic[_P, _R_co]):
             raise
 
     def _find_or_trace(
-        self, key: Any, leaves: list[Any], mesh: Any, feeds: host_inputs.Feeds
+        self, key: _Key, leaves: list[Any], mesh: _Mesh, feeds: host_inputs.Feeds
     ) -> programs.Program:
         """Return the program of a call, and pull the elements that it takes."""
         program = self._kept.find_fed(key, leaves, feeds)
@@ -276,12 +278,12 @@ class Function(Generic[_P, _R_co]):
                 feeds.check_length(self._kept.plans.setdefault(key, feeds.plan[:]))
         return program
 
-    def _run_on_host(self, args: Any, kwargs: Any) -> Any:
+    def _run_on_host(self, args: _Args, kwargs: _Kwargs) -> _R_co:
         """Run the Python function itself; only its calls of `run` are compiled."""
         with ambient.push(host=self):
             return self._run_as_python(args, kwargs)
 
-    def _run_as_python(self, args: Any, kwargs: Any) -> Any:
+    def _run_as_python(self, args: _Args, kwargs: _Kwargs) -> _R_co:
         """Run the Python function itself."""
         try:
             return self.python_function(*args, **kwargs)
@@ -322,7 +324,7 @@ class Function(Generic[_P, _R_co]):
     # Tracing.
 
     def _trace(
-        self, key: Any, leaves: list[Any], mesh: Any, feeds: host_inputs.Feeds
+        self, key: _Key, leaves: list[Any], mesh: _Mesh, feeds: host_inputs.Feeds
     ) -> programs.Program:
         """Trace the function, and return the program that serves the trace."""
         self._traces += 1
@@ -364,7 +366,7 @@ class Function(Generic[_P, _R_co]):
             body = unchanged_arguments.guard(fn)
             owner = weakref.ref(strategy)
 
-            def run(*args: Any, **kwargs: Any) -> Any:
+            def run(*args: object, **kwargs: object) -> object:
                 # The strategy is alive, because its `run` is what calls this. That has
                 # made all checks, so there is only the rest of it to do.
                 return owner()._run(body, args, kwargs)  # type: ignore[union-attr]  # noqa: SLF001
@@ -413,7 +415,7 @@ class Function(Generic[_P, _R_co]):
         return program.lower(given)
 
     def _program_of(
-        self, args: Any, kwargs: Any
+        self, args: _Args, kwargs: _Kwargs
     ) -> tuple[programs.Program, list[Any], tuple[Any, ...]]:
         """Return the program of a call, without running it.
 
@@ -446,9 +448,7 @@ class Function(Generic[_P, _R_co]):
         finally:
             feeds.put_back()
 
-    def _trace_call(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> traced_function.TracedCall:
+    def _trace_call(self, args: _Args, kwargs: _Kwargs) -> traced_function.TracedCall:
         """Return the trace of a call, without running it; see `traced_function`."""
         if self.input_signature is not None:
             args, kwargs = self._apply_signature(args, kwargs)
@@ -497,7 +497,7 @@ class Function(Generic[_P, _R_co]):
             made = self._concrete.setdefault(key, made)
         return made
 
-    def _specs_of(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], Any]:
+    def _specs_of(self, args: _Args, kwargs: _Kwargs) -> tuple[tuple[Any, ...], Any]:
         """Return arguments with specs in place of arrays, as the signature has them."""
         if self.input_signature is None:
             bound = self._parameters.bind(*args, **kwargs)
@@ -510,7 +510,7 @@ class Function(Generic[_P, _R_co]):
             signature.apply_specs(concrete_function.placeholders(given, 1), wanted)
         return wanted, {}
 
-    def _call_compiled(self, *args: Any, **kwargs: Any) -> Any:
+    def _call_compiled(self, *args: _P.args, **kwargs: _P.kwargs) -> _R_co:
         """Run the program of a call, also where functions run as plain Python."""
         if _Mode.is_eager:
             return self._call(args, kwargs, is_concrete=True)
@@ -528,13 +528,13 @@ class Function(Generic[_P, _R_co]):
         owner: type[Any] | None = None,
     ) -> Method[_Rest, _R]: ...
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: object, owner: object = None) -> Any:
         """Return the compiled method of an instance, or the function of the class."""
         return (
             self if instance is None else Method(instance, self._bind(instance, owner))
         )
 
-    def _bind(self, instance: Any, owner: Any) -> Function[..., Any]:
+    def _bind(self, instance: object, owner: object) -> Function[..., Any]:
         """Return the compiled function of one instance."""
         known = self._bound.get(id(instance))
         if known is not None and known[0]() is instance:
@@ -550,7 +550,7 @@ class Function(Generic[_P, _R_co]):
             return self._wrap_method(method.__get__(instance, owner))
 
         @functools.wraps(method)
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: object, **kwargs: object) -> object:
             return method(alive(), *args, **kwargs)
 
         call.__signature__ = signature.without_self(method)  # type: ignore[attr-defined]
@@ -573,7 +573,7 @@ class Function(Generic[_P, _R_co]):
 class Method(Generic[_P, _R_co]):
     """A compiled method that is bound to its object."""
 
-    def __init__(self, instance: Any, function: Function[_P, _R_co]) -> None:
+    def __init__(self, instance: object, function: Function[_P, _R_co]) -> None:
         self.__self__ = instance
         self.function = function
 
@@ -596,7 +596,9 @@ def current_mesh(frame: ambient.Frame) -> Topology | None:
     return topology
 
 
-def find_compiled(fn: Any, host: ambient.Host | None) -> Function[..., Any] | None:
+def find_compiled(
+    fn: Callable[..., Any], host: ambient.Host | None
+) -> Function[..., Any] | None:
     """Return the compiled form of a replica function, or None if it has none.
 
     Args:
@@ -645,14 +647,14 @@ def trace_call(
 COMPILED = (Function, Method)
 
 
-def is_function(fn: Any) -> bool:
+def is_function(fn: object) -> bool:
     """Whether `fn` is compiled when it is called."""
     return isinstance(fn, COMPILED)
 
 
-def python_function(fn: Any) -> Any:
+def python_function(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return the Python function behind `fn`, which may be compiled."""
-    return fn.python_function if is_function(fn) else fn
+    return fn.python_function if isinstance(fn, COMPILED) else fn
 
 
 @overload

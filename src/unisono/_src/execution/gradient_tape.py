@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src.execution import pullbacks
+from unisono._src.execution import equations, pullbacks
 from unisono._src.foundation import ambient, library_hooks, nest
 from unisono._src.foundation.public_names import publish
 from unisono._src.state import (
@@ -357,7 +357,7 @@ class GradientTape:
     def gradient(
         self,
         target: object,
-        sources: Any,
+        sources: object,
         output_gradients: object = None,
         unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
     ) -> Any:
@@ -451,7 +451,7 @@ class GradientTape:
     def jacobian(
         self,
         target: object,
-        sources: Any,
+        sources: object,
         unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
         parallel_iterations: int | None = None,
         experimental_use_pfor: bool = True,
@@ -503,7 +503,7 @@ class GradientTape:
     def batch_jacobian(
         self,
         target: object,
-        source: Any,
+        source: object,
         unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
         parallel_iterations: int | None = None,
         experimental_use_pfor: bool = True,
@@ -596,12 +596,12 @@ class GradientTape:
         recording.release()
 
 
-def _placeholder_of(variable: Any) -> Any:
+def _placeholder_of(variable: equations.HasShape) -> np.ndarray:
     """Return an array of the shape and type of a variable, which takes no memory."""
     return np.broadcast_to(np.zeros((), variable.dtype), variable.shape)
 
 
-def _is_on_server(x: Any) -> bool:
+def _is_on_server(x: object) -> bool:
     """Whether a parameter server holds the value of a variable."""
     return isinstance(x, variables.Variable) and x.state_cell.home is not None
 
@@ -661,7 +661,7 @@ def _fill(
     ]
 
 
-def _rebuild(sources: Any, found: Sequence[Any]) -> Any:
+def _rebuild(sources: object, found: Sequence[Any]) -> Any:
     """Return gradients in the structure of the sources."""
     given = iter(found)
     return nest.map_structure(lambda _: next(given), sources)

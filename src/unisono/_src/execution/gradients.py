@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, ParamSpec, TypeVar, final, overload
 
 import jax
+import numpy as np
 
 from unisono._src.execution import gradient_tape
 from unisono._src.foundation import ambient
@@ -58,20 +59,20 @@ class GradientFrame(frames.StateFrame):
         found = self.values.get(cell)
         return self.parent.copy(cell, index) if found is None else found
 
-    def set_whole(self, cell: Cell, value: Any) -> None:
+    def set_whole(self, cell: Cell, value: jax.Array) -> None:
         """Replace the array that the cell stores."""
         # The parent outlives the gradient, so its value must not be part of it.
         value = frames.strip_gradient(value)
         self.parent.set_whole(cell, value)
         self.note_assignment(cell, value)
 
-    def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
+    def set_copy(self, cell: Cell, index: int | None, value: jax.Array) -> None:
         """Replace the value that replica `index` sees."""
         value = frames.strip_gradient(value)
         self.parent.set_copy(cell, index, value)
         self.note_assignment(cell, value)
 
-    def rows(self, cell: Cell, rows: Any) -> Any:
+    def rows(self, cell: Cell, rows: jax.Array | np.ndarray) -> Any:
         """Return some rows of the array that the cell stores."""
         if cell not in self.values:
             return self.parent.rows(cell, rows)
@@ -94,7 +95,7 @@ class GradientFrame(frames.StateFrame):
             newest = self.parent.copy(cell, ambient.current().copy)
             self.note_assignment(cell, newest)
 
-    def note_assignment(self, cell: Cell, value: Any) -> None:
+    def note_assignment(self, cell: Cell, value: jax.Array) -> None:
         """Note a new value; later reads of it count for the variable's gradient."""
         start = self._differentiated.get(cell)
         if start is not None:
@@ -108,7 +109,7 @@ class GradientFrame(frames.StateFrame):
         """Let the parent settle the copies of the cell."""
         self.parent.settle(cell)
 
-    def create(self, cell: Cell, value: Any) -> None:
+    def create(self, cell: Cell, value: jax.Array) -> None:
         """Create the cell in the parent, with a value that carries no gradient."""
         self.parent.create(cell, jax.lax.stop_gradient(value))
 
@@ -198,7 +199,7 @@ def value_and_grad(
         return _follow(fn, wanted, has_aux, single)
 
     @functools.wraps(fn)
-    def compute(*args: Any, **kwargs: Any) -> Any:
+    def compute(*args: object, **kwargs: object) -> Any:
         _check_context(wanted)
         parent = frames.frame()
         cells = [v.state_cell for v in wanted]
@@ -281,7 +282,7 @@ def grad(
     both: Callable[..., Any] = value_and_grad(fn, variables_, has_aux)  # type: ignore[call-overload]
 
     @functools.wraps(fn)
-    def compute(*args: Any, **kwargs: Any) -> Any:
+    def compute(*args: object, **kwargs: object) -> Any:
         value, gradients = both(*args, **kwargs)
         return (gradients, value[1]) if has_aux else gradients
 
@@ -305,7 +306,7 @@ def _follow(
     """
 
     @functools.wraps(fn)
-    def compute(*args: Any, **kwargs: Any) -> Any:
+    def compute(*args: object, **kwargs: object) -> Any:
         with gradient_tape.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(list(wanted))
             value = fn(*args, **kwargs)

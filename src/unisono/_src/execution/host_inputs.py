@@ -16,15 +16,16 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, TypeAlias, final
 
 import jax
 import jax.numpy as jnp
 
-from unisono._src.execution import signature
+from unisono._src.execution import equations, signature
 from unisono._src.execution.signature import Identity
 from unisono._src.foundation import ambient, errors, nest
 from unisono._src.foundation.tensor_shape import TensorShape
+from unisono._src.machines.topology import Topology
 from unisono._src.state import branch_frame, frames, function_frame
 from unisono._src.values import jax_traces
 
@@ -47,7 +48,7 @@ class EndOfSequenceError(errors.OutOfRangeError, StopIteration):
         super().__init__("End of sequence.")
 
 
-def no_program_error(fn: Any) -> ValueError:
+def no_program_error(fn: object) -> ValueError:
     """Return the error for a function on the host of which a program is wanted."""
     return ValueError(
         f"The function {fn!r} has no program, because it runs on the host: it loops "
@@ -96,8 +97,12 @@ class HostIterator(abc.ABC):
         """Return the next element from the host, even while a program is traced."""
 
     @abc.abstractmethod
-    def put_back(self, element: Any) -> None:
+    def put_back(self, element: object) -> None:
         """Take back an unused element, so that the next `pull` gives it again."""
+
+
+# An iterator, or the number of one among the arguments.
+Source: TypeAlias = HostIterator | int
 
 
 @final
@@ -147,8 +152,10 @@ class Feeds:
         arrays: the arrays of all of them.
     """
 
-    def __init__(self, iterators: Sequence[HostIterator], mesh: Any) -> None:
-        self.plan: list[Any] = []
+    def __init__(
+        self, iterators: Sequence[HostIterator], mesh: Topology | None
+    ) -> None:
+        self.plan: list[Source] = []
         self.parts: list[Any] = []
         self.arrays: list[Any] = []
         self._elements: list[Any] = []
@@ -161,7 +168,7 @@ class Feeds:
         self._taken = 0
         self._constants: list[Any] = []
 
-    def pull(self, source: Any) -> None:
+    def pull(self, source: Source) -> None:
         """Pull the next element of a source.
 
         Raises:
@@ -207,7 +214,7 @@ class Feeds:
         self._ready, self._taken, self._constants = elements, 0, []
         return _replace_iterators((args, kwargs))
 
-    def take(self, source: Any) -> Any:
+    def take(self, source: Source) -> Any:
         """Return the traced form of the next element, which comes from `source`.
 
         Raises:
@@ -221,7 +228,7 @@ class Feeds:
         self._taken += 1
         return self._ready[self._taken - 1]
 
-    def _pull_while_tracing(self, source: Any) -> Any:
+    def _pull_while_tracing(self, source: Source) -> object:
         """Pull one more element, and return it in traced form."""
         start = len(self.arrays)
         # As if the call had pulled it before the trace: the iterator may itself run
@@ -247,12 +254,14 @@ class Feeds:
         if self._taken < len(self.plan):
             raise RuntimeError(_OTHER_ORDER)
 
-    def check_length(self, plan: Sequence[Any]) -> None:
+    def check_length(self, plan: Sequence[Source]) -> None:
         """Raise `RuntimeError` if other traces take another number of elements."""
         if len(self.plan) != len(plan):
             raise RuntimeError(_OTHER_ORDER)
 
-    def as_arguments(self, closed: Any, args: Any) -> Any:
+    def as_arguments(
+        self, closed: equations.ClosedJaxpr, args: object
+    ) -> equations.ClosedJaxpr:
         """Return a program that takes the elements pulled during its trace last.
 
         Args:
@@ -265,7 +274,7 @@ class Feeds:
         number = {id(row): i for i, row in enumerate(self._constants)}
         places = [number.get(id(x)) for x in closed.consts]
 
-        def evaluate(args: Any, arrays: list[Any]) -> Any:
+        def evaluate(args: object, arrays: list[jax.Array]) -> list[jax.Array]:
             pairs = zip(closed.consts, places, strict=True)
             consts = [x if i is None else arrays[i][None] for x, i in pairs]
             return jax.core.eval_jaxpr(closed.jaxpr, consts, *jax.tree.leaves(args))
@@ -274,11 +283,11 @@ class Feeds:
         return jax.make_jaxpr(evaluate)(args, pulled)
 
 
-def _replace_iterators(tree: Any) -> Any:
+def _replace_iterators(tree: object) -> Any:
     """Return arguments with each iterator replaced by an `IteratorHandle`."""
     count = itertools.count()
 
-    def leaf(x: Any) -> Any:
+    def leaf(x: object) -> Any:
         # By number: the program serves every call, whichever iterators it is given.
         return IteratorHandle(next(count)) if isinstance(x, signature.Source) else x
 
@@ -313,7 +322,7 @@ def _check_level(traces: Sequence[Any]) -> None:
         raise RuntimeError(_IN_BODY)
 
 
-def _take_next(frame: Any, source: Any) -> Any:
+def _take_next(frame: frames.StateFrame | None, source: Source) -> object:
     """Return the next element, as `take` does, where a program can take one.
 
     Raises:
@@ -321,25 +330,27 @@ def _take_next(frame: Any, source: Any) -> Any:
             or several.
         RuntimeError: it is a body that JAX traces by itself.
     """
-    outer = frame
+    outer: Any = frame
     while not isinstance(outer, function_frame.FunctionFrame):
         if isinstance(outer, branch_frame.BranchFrame):
             raise NeedsHost
         outer = outer.parent
-    _check_level(frame.traces)
+    # A program is being traced, so there is a frame.
+    _check_level((frame or frames.EAGER).traces)
     return take(frame, source)
 
 
-def take(frame: Any, source: Any) -> Any:
+def take(frame: frames.StateFrame | None, source: Source) -> Any:
     """Return the next element from `source` for the program being traced.
 
     Args:
         frame: the current frame of variable values.
         source: an iterator, or the number of one among the arguments.
     """
-    while not isinstance(frame, function_frame.FunctionFrame):
-        frame = frame.parent
-    return frame.feeds.take(source)
+    outer: Any = frame
+    while not isinstance(outer, function_frame.FunctionFrame):
+        outer = outer.parent
+    return outer.feeds.take(source)
 
 
 # Values of these types are compared by value, all others by identity.
@@ -371,7 +382,7 @@ def closure_key(fn: Callable[..., Any]) -> Any:
     return (code, captured, tuple(_capture_key(x) for x in defaults))
 
 
-def _capture_key(x: Any) -> Any:
+def _capture_key(x: object) -> Any:
     """Return a hashable stand-in for a captured object."""
     if isinstance(x, float):
         # In a key, 0.0 would be equal to -0.0.

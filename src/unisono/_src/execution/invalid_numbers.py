@@ -14,26 +14,30 @@ import functools
 import os
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
+from jax.typing import ArrayLike
 
 from unisono._src.execution import equations, lockstep
 from unisono._src.execution.traced_function import TracedFunction
 from unisono._src.foundation import jax_internals
 from unisono._src.machines.topology import AXIS
 
+if TYPE_CHECKING:
+    from jax.extend.core import Jaxpr, JaxprEqn, Var
+
 # A value, and its number; None if it has none.
-_Numbered = tuple[Any, int | None]
+_Numbered = tuple[jax.Array, int | None]
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
 
 
 def explain(
-    found: TracedFunction, consts: Sequence[Any], arrays: Sequence[Any]
+    found: TracedFunction, consts: Sequence[jax.Array], arrays: Sequence[jax.Array]
 ) -> None:
     """Raise an error that names the first number of a program that is not finite.
 
@@ -97,13 +101,13 @@ class _Search:
         self._with_infinity = with_infinity
         self._values: list[_NotedValue] = []
         # Called with the number of a value and the value. It returns an array to keep.
-        self._take: Callable[[int, Any], Any] = self._is_bad
-        self._taken: list[Any] = []
+        self._take: Callable[[int, jax.Array], jax.Array | None] = self._is_bad
+        self._taken: list[jax.Array] = []
         self._inner = 0  # How many of the values are no outputs.
         self._is_replica = False
         self._where = ""
 
-    def describe(self, consts: Sequence[Any], arrays: Sequence[Any]) -> str:
+    def describe(self, consts: Sequence[jax.Array], arrays: Sequence[jax.Array]) -> str:
         """Return what to tell of the first value that is not finite; "" if all are."""
         flags = [np.asarray(x) for x in self._run(consts, arrays)]
         bad = {i for i, flag in enumerate(flags) if flag.any()}
@@ -140,11 +144,11 @@ class _Search:
                 found.update(bad.intersection(self._values[i].sources))
         return min(found)
 
-    def _find_bad(self, x: Any) -> Any:
+    def _find_bad(self, x: ArrayLike) -> jax.Array:
         """Return for each number whether it is forbidden."""
         return ~jnp.isfinite(x) if self._with_infinity else jnp.isnan(x)
 
-    def _is_bad(self, _: int, x: Any) -> Any:
+    def _is_bad(self, _: int, x: jax.Array) -> jax.Array:
         """Return whether a value has a forbidden number."""
         return jnp.any(self._find_bad(x))
 
@@ -152,14 +156,17 @@ class _Search:
         """Return how many rows the arguments have, for each replica or in all."""
         axis = int(is_own)
         inputs = self._found.jaxpr.invars[len(self._found.read) :]
-        return {v.aval.shape[axis] for v in inputs if len(v.aval.shape) > axis}
+        shapes = [equations.aval_of(v).shape for v in inputs]
+        return {s[axis] for s in shapes if len(s) > axis}
 
-    def _run(self, consts: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
+    def _run(
+        self, consts: Sequence[jax.Array], arrays: Sequence[jax.Array]
+    ) -> list[jax.Array]:
         """Run the program, and return the arrays that were taken."""
         found = self._found
         split, (given, made) = _find_split(found), _name_ends(found)
 
-        def program(*arrays: Any) -> list[Any]:
+        def program(*arrays: jax.Array) -> list[jax.Array]:
             self._values, self._taken = [], []
             inputs = [
                 (x, self._note(name, x, [], v in split))
@@ -172,11 +179,15 @@ class _Search:
                 self._note(name, x, [number])
             return self._taken
 
-        taken: list[Any] = jax.jit(program)(*arrays)
+        taken: list[jax.Array] = jax.jit(program)(*arrays)
         return taken
 
     def _note(
-        self, what: str, x: Any, sources: Sequence[int | None], is_own: bool = False
+        self,
+        what: str,
+        x: jax.Array,
+        sources: Sequence[int | None],
+        is_own: bool = False,
     ) -> int | None:
         """Number a value, take an array of it, and return the number.
 
@@ -199,13 +210,13 @@ class _Search:
         return number
 
     def _evaluate(
-        self, jaxpr: Any, consts: Sequence[_Numbered], args: Sequence[_Numbered]
+        self, jaxpr: Jaxpr, consts: Sequence[_Numbered], args: Sequence[_Numbered]
     ) -> list[_Numbered]:
         """Return the results of a program, and note its values."""
         env: dict[Any, _Numbered] = dict(zip(jaxpr.constvars, consts, strict=True))
         env.update(zip(jaxpr.invars, args, strict=True))
 
-        def read(v: Any) -> _Numbered:
+        def read(v: equations.Atom) -> _Numbered:
             return (v.val, None) if equations.is_literal(v) else env[v]
 
         for eqn in jaxpr.eqns:
@@ -213,8 +224,8 @@ class _Search:
                 continue  # It prints or asserts, which it has done already.
             given = [read(v) for v in eqn.invars]
             around, self._where = self._where, _find_replica(eqn) or self._where
-            called = eqn.params.get("jaxpr") or eqn.params.get("call_jaxpr")
-            if eqn.primitive.name in equations.CALLS and hasattr(called, "consts"):
+            called = equations.inlinable_program(eqn)
+            if called is not None:
                 constants = [(x, None) for x in called.consts]
                 out = self._evaluate(called.jaxpr, constants, given)
             elif eqn.primitive.name == "shard_map":
@@ -228,14 +239,14 @@ class _Search:
         return [read(v) for v in jaxpr.outvars]
 
     def _evaluate_replicas(
-        self, eqn: Any, given: Sequence[_Numbered]
+        self, eqn: JaxprEqn, given: Sequence[_Numbered]
     ) -> list[_Numbered]:
         """Return the results of a `shard_map`, and note the values of each replica."""
         params, around = eqn.params, self._taken
         start, numbers = len(self._values), [number for _, number in given]
         made: list[int | None] = []
 
-        def body(*args: Any) -> Any:
+        def body(*args: jax.Array) -> tuple[list[jax.Array], list[jax.Array]]:
             self._taken, self._is_replica = [], True
             del self._values[start:]
             inputs = list(zip(args, numbers, strict=True))
@@ -271,7 +282,7 @@ def _name_ends(found: TracedFunction) -> tuple[list[str], list[str]]:
     return given, made
 
 
-def _find_split(found: TracedFunction) -> set[Any]:
+def _find_split(found: TracedFunction) -> set[Var]:
     """Return the inputs of a program of which each replica has a row."""
     inputs = found.jaxpr.invars
     # Other cells that are split are so by the rows of one value.
@@ -285,13 +296,13 @@ def _find_split(found: TracedFunction) -> set[Any]:
     return rows & split
 
 
-def _find_replica(eqn: Any) -> str:
+def _find_replica(eqn: JaxprEqn) -> str:
     """Return which of several replicas that were traced in turn has an operation."""
     found = re.search(lockstep.replica_scope(r"(\d+)"), str(eqn.source_info.name_stack))
     return f"on replica {found[1]} " if found else ""
 
 
-def _describe(eqn: Any) -> str:
+def _describe(eqn: JaxprEqn) -> str:
     """Return the name of an operation, and the line of the user's code that has it."""
     frames = jax_internals.user_frames(eqn.source_info.traceback)
     lines = [

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 import numpy as np
 
 from unisono._src.execution import equations
 
+if TYPE_CHECKING:
+    from jax.extend.core import Jaxpr, JaxprEqn, Var
+
+    # For each variable of a program, the one that stands in its place in the other.
+    _Names: TypeAlias = dict[Var, Var]
+
+_Array = jax.Array | np.ndarray | np.generic
 # Endings of the names of parameters that JAX makes anew in every trace: rules for
 # derivatives, and places in the source.
 _MADE_ANEW = ("fun", "fwd", "bwd", "jvp", "rule", "thunk", "debug_info")
 
 
-def is_same(a: Any, b: Any) -> bool:
+def is_same(a: equations.ClosedJaxpr, b: equations.ClosedJaxpr) -> bool:
     """Whether two closed programs have the same equations and constants."""
     return _is_same_jaxpr(a.jaxpr, b.jaxpr) and _are_all_same(a.consts, b.consts)
 
 
-def _is_same_jaxpr(a: Any, b: Any) -> bool:
+def _is_same_jaxpr(a: Jaxpr, b: Jaxpr) -> bool:
     """Whether two programs are equal up to the names of their variables."""
     heads = [(j.constvars, j.invars) for j in (a, b)]
     if len(a.eqns) != len(b.eqns) or _lengths(heads[0]) != _lengths(heads[1]):
@@ -35,26 +43,28 @@ def _is_same_jaxpr(a: Any, b: Any) -> bool:
     return _are_same_atoms(a.outvars, b.outvars, names)
 
 
-def _lengths(head: Any) -> list[int]:
+def _lengths(head: tuple[Sequence[object], Sequence[object]]) -> list[int]:
     return [len(part) for part in head]
 
 
-def _are_same_atoms(a: Any, b: Any, names: dict[Any, Any]) -> bool:
+def _are_same_atoms(
+    a: Sequence[equations.Atom], b: Sequence[equations.Atom], names: _Names
+) -> bool:
     return len(a) == len(b) and all(
         _is_same_atom(x, y, names) for x, y in zip(a, b, strict=True)
     )
 
 
-def _is_same_atom(x: Any, y: Any, names: dict[Any, Any]) -> bool:
+def _is_same_atom(x: equations.Atom, y: equations.Atom, names: _Names) -> bool:
     """Whether two operands are equal constants, or variables that correspond."""
     if x.aval != y.aval:
         return False
-    if equations.is_literal(x) or equations.is_literal(y):
-        return type(x) is type(y) and _is_same_value(x.val, y.val)
+    if equations.is_literal(x):
+        return equations.is_literal(y) and _is_same_value(x.val, y.val)
     return names.get(x) is y
 
 
-def has_same_params(x: Any, y: Any) -> bool:
+def has_same_params(x: JaxprEqn, y: JaxprEqn) -> bool:
     """Whether two equations have equal parameters."""
     if x.params.keys() != y.params.keys():
         return False
@@ -65,12 +75,12 @@ def has_same_params(x: Any, y: Any) -> bool:
     )
 
 
-def is_same_data(a: Any, b: Any) -> bool:
+def is_same_data(a: object, b: Any) -> bool:
     """Whether two constants, or lists of them, are equal."""
     return _are_all_same(a, b) if isinstance(a, (list, tuple)) else _is_same_value(a, b)
 
 
-def _are_all_same(a: Any, b: Any) -> bool:
+def _are_all_same(a: Sequence[object], b: Sequence[object]) -> bool:
     return len(a) == len(b) and all(map(_is_same_value, a, b))
 
 
@@ -94,7 +104,7 @@ def _is_same_value(x: Any, y: Any) -> bool:
     return bool(x == y) or (isinstance(x, float) and x != x and y != y)
 
 
-def _is_same_array(x: Any, y: Any) -> bool:
+def _is_same_array(x: _Array, y: _Array) -> bool:
     """Whether two constant arrays have equal shapes, types and elements."""
     if isinstance(x, jax.core.Tracer) or isinstance(y, jax.core.Tracer):
         # Their numbers are not known yet, so nothing proves that they are equal.
@@ -102,11 +112,12 @@ def _is_same_array(x: Any, y: Any) -> bool:
     if np.shape(x) != np.shape(y) or x.dtype != y.dtype:
         return False
     if jax.numpy.issubdtype(x.dtype, jax.dtypes.extended):
+        assert isinstance(x, jax.Array) and isinstance(y, jax.Array)
         x, y = jax.random.key_data(x), jax.random.key_data(y)
     is_float = bool(jax.numpy.issubdtype(x.dtype, jax.numpy.inexact))
     return bool(np.array_equal(np.asarray(x), np.asarray(y), equal_nan=is_float))
 
 
-def _has_own_equality(x: Any) -> bool:
+def _has_own_equality(x: object) -> bool:
     """Whether the class of `x` defines `==`, rather than inherit it from `object`."""
     return any("__eq__" in vars(kind) for kind in type(x).__mro__[:-1])

@@ -100,7 +100,7 @@ class Limit:
             if place is not None:
                 self._by_age[program] = place
 
-    def add(self, program: programs.Program, kept: KeptPrograms, key: Any) -> None:
+    def add(self, program: programs.Program, kept: KeptPrograms, key: object) -> None:
         """Note a new program, and let those go that were not used for longest.
 
         Args:
@@ -176,7 +176,7 @@ class KeptPrograms:
         fed_key = ((*key[0], *feeds.parts), *key[1:])
         return self.find(fed_key, [*leaves, *feeds.arrays])
 
-    def find(self, key: Any, leaves: Sequence[Any]) -> programs.Program | None:
+    def find(self, key: object, leaves: Sequence[Any]) -> programs.Program | None:
         """Return the program of a signature for these arrays, if there is one."""
         known = self._programs.get(key, ())
         shapes = traced_function.aval_key(leaves) if known else None
@@ -185,7 +185,7 @@ class KeptPrograms:
             self.limit.use(program)
         return program
 
-    def find_only(self, key: Any) -> programs.Program | None:
+    def find_only(self, key: object) -> programs.Program | None:
         """Return the program that serves every call with a signature, if one does.
 
         With a limit there is none: each call must tell which program it uses.
@@ -196,7 +196,7 @@ class KeptPrograms:
         return known[0]
 
     def add(
-        self, key: Any, shapes: Any, found: traced_function.TracedFunction
+        self, key: object, shapes: object, found: traced_function.TracedFunction
     ) -> programs.Program:
         """Return the program that serves a new trace."""
         self.limit.note_trace(shapes)
@@ -215,7 +215,7 @@ class KeptPrograms:
             self.limit.add(program, self, key)
         return program
 
-    def forget(self, key: Any, program: programs.Program) -> None:
+    def forget(self, key: object, program: programs.Program) -> None:
         """Drop a program of a signature."""
         # A new list: another thread may be looking through the old one.
         others = [p for p in self._programs.get(key, ()) if p is not program]

@@ -12,13 +12,19 @@ import logging
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
+
+import jax
 
 from unisono._src.execution import contexts
 from unisono._src.foundation import ambient, errors, jax_internals, library_hooks, nest
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames, storage, trace_versions
 from unisono._src.values import jax_tapes, ports
+
+if TYPE_CHECKING:
+    # Loaded on first use: programs that never run in lockstep do not need it.
+    from greenlet import greenlet
 
 _eager = trace_versions.EAGER
 _log = logging.getLogger("unisono")
@@ -71,7 +77,7 @@ class _Replica:
         frame: ambient.Frame,
         port: ports.LockstepPort,
         settings: tuple[Any, ...],
-        greenlet: Any,
+        greenlet: greenlet,
     ) -> None:
         self.frame = frame
         self.port = port
@@ -169,7 +175,7 @@ def _extend_names(names: Any, scope: str) -> Any:
     return names.replace(name_stack=names.name_stack.extend(scope))
 
 
-def _give_device(replica: _Replica, device: Any, common: _Surroundings) -> None:
+def _give_device(replica: _Replica, device: jax.Device, common: _Surroundings) -> None:
     """Make a replica's device the default for the arrays that it makes."""
     state, around = _STATES[_DEVICE], common.settings
     replica.settings = (*around[:_DEVICE], device, *around[_DEVICE + 1 :])

@@ -8,7 +8,8 @@ replicas.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -22,7 +23,13 @@ from unisono._src.values.array_operators import ArrayOperators
 from unisono._src.values.indexed_slices import IndexedSlices
 
 
-def merge(strategy: Any, port: Any, merge_fn: Any, args: Any, kwargs: Any) -> Any:
+def merge(
+    strategy: object,
+    port: ports.Port,
+    merge_fn: Callable[..., object],
+    args: Sequence[object],
+    kwargs: dict[str, object],
+) -> Any:
     """Call `merge_fn` once for all replicas, and return this replica's own part.
 
     Args:
@@ -33,21 +40,28 @@ def merge(strategy: Any, port: Any, merge_fn: Any, args: Any, kwargs: Any) -> An
         args: this replica's positional arguments.
         kwargs: this replica's keyword arguments.
     """
-    if port.replicas == 1:
-        return _merge_alone(strategy, merge_fn, args, kwargs)
-    if port.is_spmd:
+    if port.replicas > 1 and isinstance(port, ports.SpmdPort):
         return _merge_spmd(strategy, port, merge_fn, args, kwargs)
-    return _merge_lockstep(strategy, port, merge_fn, args, kwargs)
+    if port.replicas > 1 and isinstance(port, ports.LockstepPort):
+        return _merge_lockstep(strategy, port, merge_fn, args, kwargs)
+    return _merge_alone(strategy, merge_fn, args, kwargs)
 
 
-def enter_cross_replica(strategy: Any, port: Any) -> Any:
+def enter_cross_replica(
+    strategy: object, port: ports.Port | None
+) -> AbstractContextManager[ambient.Frame]:
     """Return a block in cross-replica context; a merge in it goes through `port`."""
     return ambient.push(
         strategy=strategy, mode=ambient.CROSS, replica=None, copy=None, port=port
     )
 
 
-def _merge_alone(strategy: Any, merge_fn: Any, args: Any, kwargs: Any) -> Any:
+def _merge_alone(
+    strategy: object,
+    merge_fn: Callable[..., object],
+    args: Sequence[object],
+    kwargs: dict[str, object],
+) -> object:
     """Call `merge_fn` for the only replica."""
     # Outside every scope there is no strategy to be current, only a default one.
     owner = None if ambient.current().strategy is None else strategy
@@ -59,14 +73,14 @@ def _merge_alone(strategy: Any, merge_fn: Any, args: Any, kwargs: Any) -> Any:
     return distributed.unwrap(merged, 0, 1)
 
 
-def group_replica_values(tree: Any, port: ports.SpmdPort) -> Any:
+def group_replica_values(tree: object, port: ports.SpmdPort) -> Any:
     """Return values of a traced replica as cross-replica code sees them.
 
     Values that differ between replicas become `PerReplica`. Values that all replicas
     share stay as they are.
     """
 
-    def leaf(x: Any) -> Any:
+    def leaf(x: object) -> Any:
         container = distributed.container_of(x)
         if container is not None:
             return container
@@ -79,15 +93,15 @@ def group_replica_values(tree: Any, port: ports.SpmdPort) -> Any:
     return nest.map_structure(leaf, tree)
 
 
-def _has_local_array(x: Any, port: ports.SpmdPort) -> bool:
+def _has_local_array(x: object, port: ports.SpmdPort) -> bool:
     """Whether some array of `x` may differ between replicas."""
     return any(not port.is_shared(leaf) for leaf in jax.tree.leaves(x))
 
 
-def own_parts(tree: Any) -> Any:
+def own_parts(tree: object) -> Any:
     """Return the traced replica's own part of each distributed leaf."""
 
-    def leaf(x: Any) -> Any:
+    def leaf(x: object) -> Any:
         if isinstance(x, distributed.PerReplica):
             return x.local if x.local is not None else _own_part(x)
         return x.whole if isinstance(x, distributed.Mirrored) else x
@@ -102,15 +116,21 @@ def _own_part(x: distributed.PerReplica) -> Any:
     return jnp.stack([jnp.asarray(p) for p in every.values])[index]
 
 
-def _merge_spmd(strategy: Any, port: Any, merge_fn: Any, args: Any, kwargs: Any) -> Any:
+def _merge_spmd(
+    strategy: object,
+    port: ports.SpmdPort,
+    merge_fn: Callable[..., object],
+    args: Sequence[object],
+    kwargs: dict[str, object],
+) -> object:
     """Call `merge_fn` once in the program that serves all replicas."""
 
     # No gradient goes through `merge_call`: replicas that take turns meet outside their
     # gradients, and both ways to run them must give the same numbers.
-    def detach(tree: Any) -> Any:
+    def detach(tree: object) -> Any:
         return jax.tree.map(frames.strip_gradient, tree)
 
-    def prepare(tree: Any) -> Any:
+    def prepare(tree: object) -> Any:
         return nest.map_structure(
             lambda x: detach(x) if isinstance(x, (jax.Array, IndexedSlices)) else x,
             tree,
@@ -128,8 +148,12 @@ def _merge_spmd(strategy: Any, port: Any, merge_fn: Any, args: Any, kwargs: Any)
 
 
 def _merge_lockstep(
-    strategy: Any, port: Any, merge_fn: Any, args: Any, kwargs: Any
-) -> Any:
+    strategy: object,
+    port: ports.LockstepPort,
+    merge_fn: Callable[..., object],
+    args: Sequence[object],
+    kwargs: dict[str, object],
+) -> object:
     """Wait for all replicas that take turns, and call `merge_fn` once for them."""
 
     def combine(payloads: list[Any]) -> Sequence[Any]:

@@ -37,7 +37,7 @@ def give_name(evaluate: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Return a function that calls `evaluate` and is called `name` in XLA programs."""
 
     # JAX calls the program after the function, and a bound method cannot be renamed.
-    def call(donated: Any, kept: Any, leaves: Any) -> Any:
+    def call(donated: object, kept: object, leaves: object) -> Any:
         return evaluate(donated, kept, leaves)
 
     call.__name__ = call.__qualname__ = name

@@ -79,7 +79,7 @@ def require(
     is_program = frames.frame().is_compiled
     is_eager = jax_traces.is_eager(jax_traces.reading_trace())
 
-    def note(ok: Any, *values: Any) -> None:
+    def note(ok: Any, *values: object) -> None:
         # `jax.vmap` makes both branches run.
         if not np.all(ok):
             error = tell(*map(np.asarray, values))

@@ -7,7 +7,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
+from unisono._src.execution import equations
 from unisono._src.foundation import library_hooks, nest
 from unisono._src.state import reading, sharded_variable, variables
 from unisono._src.values import array_operators, jax_tapes, row_positions
@@ -16,9 +18,10 @@ from unisono._src.values.jax_tapes import Recording
 
 # Our variables, and what stands for one of another library, made outside every scope.
 VARIABLES = (variables.Variable, library_hooks.Held)
+_Operand = jax.Array | variables.Variable | library_hooks.Held
 
 
-def find_operand(x: Any, role: str) -> Any:
+def find_operand(x: object, role: str) -> _Operand:
     """Return an array or a variable, as `find_variable` does."""
     found = find_variable(x)
     if isinstance(found, (jax.Array, *VARIABLES)):
@@ -32,7 +35,7 @@ def find_operand(x: Any, role: str) -> Any:
     )
 
 
-def find_variable(x: Any) -> Any:
+def find_variable(x: object) -> Any:
     """Return what stands for a variable of another library; else `x` itself.
 
     It is the variable of ours that keeps the value, or a `Held` if there is none.
@@ -44,23 +47,25 @@ def find_variable(x: Any) -> Any:
     return held if isinstance(held, library_hooks.Held) else found
 
 
-def read(x: Any) -> Any:
+def read(x: variables.Variable | library_hooks.Held) -> jax.Array:
     """Return the value of a variable."""
-    held = isinstance(x, library_hooks.Held)
-    return x.read(is_detached=False) if held else reading.read(x)
+    if isinstance(x, library_hooks.Held):
+        held: jax.Array = x.read(is_detached=False)
+        return held
+    return reading.read(x)
 
 
-def value_of(x: Any) -> Any:
+def value_of(x: _Operand) -> jax.Array:
     """Return an array, or the value of a variable."""
     return read(x) if isinstance(x, VARIABLES) else x
 
 
-def key_of(x: Any) -> Any:
+def key_of(x: _Operand) -> object:
     """Return the key by which a recording follows an operand."""
     return x.state_cell if isinstance(x, variables.Variable) else x
 
 
-def find_factors(targets: Sequence[Any], given: Any) -> list[Any]:
+def find_factors(targets: Sequence[_Operand], given: object) -> list[jax.Array]:
     """Return the gradient that each target starts with."""
     factors = [None] * len(targets) if given is None else list(nest.leaves(given))
     if len(factors) != len(targets):
@@ -71,7 +76,7 @@ def find_factors(targets: Sequence[Any], given: Any) -> list[Any]:
     return [_factor(f, value_of(t)) for f, t in zip(factors, targets, strict=True)]
 
 
-def _factor(factor: Any, target: Any) -> Any:
+def _factor(factor: object, target: jax.Array) -> jax.Array:
     """Return the gradient that a target starts with; None for ones."""
     if factor is None:
         return jnp.ones(target.shape, target.dtype)
@@ -85,7 +90,7 @@ def _factor(factor: Any, target: Any) -> Any:
 
 
 def differentiate(
-    recording: Recording, targets: Sequence[Any], wanted: Sequence[Any]
+    recording: Recording, targets: Sequence[_Operand], wanted: Sequence[_Operand]
 ) -> tuple[Callable[[Sequence[Any]], list[Any]], list[int]]:
     """Return the pullback of some targets, and which of the targets it is for.
 
@@ -124,7 +129,7 @@ def _find_tangents(
 
 
 def _follow_unread(
-    recording: Recording, targets: Sequence[Any], wanted: Sequence[Any]
+    recording: Recording, targets: Sequence[_Operand], wanted: Sequence[_Operand]
 ) -> None:
     """Follow variables that are targets and sources, and that nobody has read.
 
@@ -138,7 +143,7 @@ def _follow_unread(
                 recording.add_key(cell, value_of(x), x)
 
 
-def _conjugate(x: Any) -> Any:
+def _conjugate(x: jax.Array) -> jax.Array:
     return jnp.conj(x) if jnp.issubdtype(x.dtype, jnp.complexfloating) else x
 
 
@@ -168,7 +173,7 @@ def find_lookups(recording: Recording, sources: Sequence[Any]) -> list[Any]:
     return [key for x in sources for key, _ in _lookups_of(recording, x)]
 
 
-def _lookups_of(recording: Recording, source: Any) -> list[tuple[Any, Any]]:
+def _lookups_of(recording: Recording, source: object) -> list[tuple[Any, Any]]:
     """Return a key and the positions for each lookup of rows of a source."""
     found = array_operators.find_own_variable(source)
     key = getattr(found, "state_cell", found)
@@ -209,7 +214,7 @@ def join_rows(
     return made
 
 
-def _concatenate(source: Any, parts: list[Any]) -> Any:
+def _concatenate(source: object, parts: list[jax.Array | None]) -> jax.Array | None:
     """Return the gradient of a variable from those of its parts."""
     if not isinstance(source, sharded_variable.ShardedVariable):
         return parts[0]
@@ -221,13 +226,17 @@ def _concatenate(source: Any, parts: list[Any]) -> Any:
     )
 
 
-def _slices(gradient: Any, where: Any, source: Any) -> IndexedSlices:
+def _slices(
+    gradient: jax.Array, where: ArrayLike, source: equations.HasShape
+) -> IndexedSlices:
     where = jnp.asarray(where)
     values = gradient.reshape(where.size, *source.shape[1:])
     return IndexedSlices(values, where.reshape(-1), source.shape)
 
 
-def _add(whole: Any, sparse: list[IndexedSlices]) -> Any:
+def _add(
+    whole: jax.Array | None, sparse: list[IndexedSlices]
+) -> jax.Array | IndexedSlices | None:
     """Return the sum of a gradient of a whole variable and those of some rows."""
     if not sparse:
         return whole

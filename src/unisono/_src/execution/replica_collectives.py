@@ -18,13 +18,14 @@ from unisono._src.values import (
     distributed,
     gradient_packing,
     indexed_slices,
+    ports,
 )
 from unisono._src.values.array_operators import operand
 from unisono._src.values.indexed_slices import IndexedSlices
 
 
 def all_reduce(
-    port: Any, op: ReduceOp, value: Any, options: CommunicationOptions | None
+    port: ports.Port, op: ReduceOp, value: object, options: CommunicationOptions | None
 ) -> Any:
     """Return a value, reduced over the replicas, in its own structure.
 
@@ -52,7 +53,7 @@ def all_reduce(
     return nest.map_structure(lambda x: _reduce_leaf(port, op, x), value)
 
 
-def all_gather(port: Any, axis: int, value: Any) -> Any:
+def all_gather(port: ports.Port, axis: int, value: object) -> Any:
     """Return a value, concatenated over the replicas, in its own structure.
 
     Args:
@@ -66,12 +67,12 @@ def all_gather(port: Any, axis: int, value: Any) -> Any:
     return nest.map_structure(lambda x: _gather_leaf(port, axis, x), value)
 
 
-def _reduce_leaf(port: Any, op: ReduceOp, x: Any) -> Any:
+def _reduce_leaf(port: ports.Port, op: ReduceOp, x: Any) -> Any:
     """Reduce one leaf over the replicas."""
     x = operand(x)
     if port.replicas == 1:
         return x
-    if port.is_spmd:
+    if not isinstance(port, ports.LockstepPort):
         return collectives.reduce_local(op, x, port.replicas)
     if indexed_slices.is_tree(x):
         return indexed_slices.map_tree(lambda a: _reduce_leaf(port, op, a), x)
@@ -89,11 +90,11 @@ def _reduce_leaf(port: Any, op: ReduceOp, x: Any) -> Any:
 
 
 def _reduce_by_program(
-    port: Any,
+    port: ports.Port,
     placement: storage.Placement,
-    op: Any,
-    options: Any,
-    x: Any,
+    op: ReduceOp,
+    options: CommunicationOptions | None,
+    x: object,
 ) -> Any:
     """Reduce one leaf by the `CrossDeviceOps` that the program has given.
 
@@ -111,34 +112,39 @@ def _reduce_by_program(
         (found,) = placement.ops.batch_reduce(op, [(value, value)], options)
         return found
 
-    def combine(parts: list[Any]) -> Sequence[Any]:
-        found = call(distributed.PerReplica(parts, placement.topology))
-        return [distributed.unwrap(found, i, port.replicas) for i in port.turns]
+    own = collectives.as_array(operand(x))
+    if isinstance(port, ports.LockstepPort):
+        turns = port.turns
+
+        def combine(parts: list[Any]) -> Sequence[Any]:
+            found = call(distributed.PerReplica(parts, placement.topology))
+            return [distributed.unwrap(found, i, port.replicas) for i in turns]
+
+        # Replicas that take turns: `meet` lets the gradient pass by the same function.
+        return port.meet(combine, own, combine)
 
     @jax.custom_vjp
-    def reduce(own: Any) -> Any:
+    def reduce(own: jax.Array) -> Any:
         with merging.enter_cross_replica(placement.strategy, port):
             found = call(distributed.PerReplica.from_local(own, port.replicas))
         if isinstance(found, distributed.PerReplica):
             return found.local
         return found.whole if isinstance(found, distributed.Mirrored) else found
 
-    own = collectives.as_array(operand(x))
-    if not port.is_spmd:
-        # Replicas that take turns: `meet` lets the gradient pass by the same function.
-        return port.meet(combine, own, combine)
     # In an SPMD program the rule is given to JAX, as TensorFlow has it.
     reduce.defvjp(lambda x: (reduce(x), None), lambda _, ct: (reduce(ct),))
     return reduce(own)
 
 
-def _reduce_together(port: Any, op: ReduceOp, value: Any, bytes_per_pack: int) -> Any:
+def _reduce_together(
+    port: ports.Port, op: ReduceOp, value: object, bytes_per_pack: int
+) -> Any:
     """Reduce all arrays of a structure over the replicas in few collectives."""
     # By identity: arrays cannot be keys of a dict. An array that occurs twice is
     # reduced once.
     arrays: dict[int, Any] = {}
 
-    def collect(x: Any) -> Any:
+    def collect(x: object) -> Any:
         found = operand(x)
         if isinstance(found, jax.Array):
             arrays[id(x)] = found
@@ -153,7 +159,7 @@ def _reduce_together(port: Any, op: ReduceOp, value: Any, bytes_per_pack: int) -
     )
 
 
-def _gather_leaf(port: Any, axis: int, x: Any) -> Any:
+def _gather_leaf(port: ports.Port, axis: int, x: Any) -> Any:
     """Concatenate one leaf over the replicas."""
     x = operand(x)
     if isinstance(x, IndexedSlices):
@@ -163,7 +169,7 @@ def _gather_leaf(port: Any, axis: int, x: Any) -> Any:
     if port.replicas == 1:
         collectives.check_gather(jnp.shape(x), axis)
         return x
-    if port.is_spmd:
+    if not isinstance(port, ports.LockstepPort):
         return collectives.gather_local(x, axis)
     devices = _result_devices()
     sizes: list[int] = []
@@ -177,12 +183,14 @@ def _gather_leaf(port: Any, axis: int, x: Any) -> Any:
 
     # Each replica used the whole, so the gradients of all are added, and each gets the
     # piece that it gave.
+    turns = port.turns
+
     def transpose(cotangents: list[Any]) -> Sequence[Any]:
         op = ReduceOp.SUM
         every = collectives.all_parts(cotangents, topology, "gradient of all_gather")
         total = collectives.reduce_parts(op, every, devices[0])
         pieces = jnp.split(total, np.cumsum(sizes)[:-1].tolist(), axis)
-        own = [pieces[i] for i in port.turns]
+        own = [pieces[i] for i in turns]
         return [collectives.place(p, d) for p, d in zip(own, devices, strict=True)]
 
     return port.meet(combine, collectives.as_array(x), transpose)

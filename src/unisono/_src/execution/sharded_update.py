@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import jax
 import jax.numpy as jnp
@@ -21,11 +21,19 @@ import jax.numpy as jnp
 from unisono._src.execution import equations, jaxpr_equality, replica_invariance
 from unisono._src.foundation import errors
 from unisono._src.foundation.options import ReduceOp
+from unisono._src.machines.partition import Split
 from unisono._src.machines.topology import AXIS
 from unisono._src.state import frames
 from unisono._src.state.replica_frame import LocalFrame
 from unisono._src.state.storage import Cell
 from unisono._src.values import collectives
+
+if TYPE_CHECKING:
+    from jax.extend.core import Jaxpr, JaxprEqn
+
+    _Act: TypeAlias = Callable[[Jaxpr, JaxprEqn, list[jax.Array]], list[jax.Array]]
+    # The programs for whole arrays and for parts.
+    _Pair: TypeAlias = tuple[equations.ClosedJaxpr, equations.ClosedJaxpr]
 
 _log = logging.getLogger("unisono")
 
@@ -33,6 +41,7 @@ _log = logging.getLogger("unisono")
 # SAME: it is whole, and the same on all replicas. EVEN: besides, all its elements are
 # equal, so that a part of it is as good as the whole.
 SAME, EVEN = "same", "even"
+Mark = int | str
 
 
 class NotByParts(errors.Signal):
@@ -113,9 +122,9 @@ class PartwiseUpdate:
     def __init__(
         self,
         fn: Callable[[list[Any]], list[Any]],
-        inputs: Sequence[Any],
-        cuts: Sequence[Any],
-        outputs: Sequence[Any],
+        inputs: Sequence[equations.HasShape],
+        cuts: Sequence[Split | None],
+        outputs: Sequence[Split | None],
     ) -> None:
         parts = [_part_shape(x, c) for x, c in zip(inputs, cuts, strict=True)]
         try:
@@ -143,7 +152,9 @@ class PartwiseUpdate:
         """Return the replica's parts of the results, inside an SPMD program."""
         return self._walk(inputs, equations.compute)[1]
 
-    def _walk(self, inputs: Sequence[Any], act: Any) -> tuple[list[Any], list[Any]]:
+    def _walk(
+        self, inputs: Sequence[Any], act: _Act
+    ) -> tuple[list[Mark], list[jax.Array]]:
         """Return the marks and values of the results; see `_Walk`."""
         whole, part = self._whole, self._part
         if not jaxpr_equality.is_same_data(whole.consts, part.consts):
@@ -153,7 +164,7 @@ class PartwiseUpdate:
         return walk.run(marks, [*part.consts, *inputs])
 
 
-def _part_shape(x: Any, cut: Any) -> Any:
+def _part_shape(x: equations.HasShape, cut: Split | None) -> jax.ShapeDtypeStruct:
     """Return the shape and type of a replica's part of an array."""
     shape = list(x.shape)
     if cut is not None:
@@ -161,7 +172,9 @@ def _part_shape(x: Any, cut: Any) -> Any:
     return jax.ShapeDtypeStruct(tuple(shape), x.dtype)
 
 
-def _compute_nothing(program: Any, eqn: Any, values: list[Any]) -> list[Any]:
+def _compute_nothing(
+    program: Jaxpr, eqn: JaxprEqn, values: list[jax.Array]
+) -> list[Any]:
     """Compute nothing: give None for each result of an equation."""
     return [None] * len(eqn.outvars)
 
@@ -177,13 +190,13 @@ class _Walk:
             to find marks only.
     """
 
-    def __init__(self, whole: Any, part: Any, act: Any) -> None:
+    def __init__(self, whole: Jaxpr, part: Jaxpr, act: _Act) -> None:
         self._whole, self._part, self._act = whole, part, act
-        self._known: dict[Any, tuple[Any, Any]] = {}
+        self._known: dict[equations.Atom, tuple[Mark, jax.Array]] = {}
 
     def run(
-        self, marks: Sequence[Any], values: Sequence[Any]
-    ) -> tuple[list[Any], list[Any]]:
+        self, marks: Sequence[Mark], values: Sequence[jax.Array]
+    ) -> tuple[list[Mark], list[jax.Array]]:
         """Return the marks of the outputs, and their values.
 
         Args:
@@ -207,7 +220,7 @@ class _Walk:
         found = [self._look_up(v) for v in part.outvars]
         return [m for m, _ in found], [x for _, x in found]
 
-    def _look_up(self, atom: Any) -> tuple[Any, Any]:
+    def _look_up(self, atom: equations.Atom) -> tuple[Mark, jax.Array]:
         """Return the mark and value of an operand."""
         if not equations.is_literal(atom):
             return self._known[atom]
@@ -222,17 +235,17 @@ class _Walk:
             ):
                 raise NotByParts("A number depends on the shape of an array.")
 
-    def _follow_equation(self, whole: Any, part: Any) -> None:
+    def _follow_equation(self, whole: JaxprEqn, part: JaxprEqn) -> None:
         """Note the marks and values of an equation's results."""
         found = [self._look_up(v) for v in part.invars]
         # A scalar has one element, so a part of it is the whole.
         marks = [
-            EVEN if m == SAME and not v.aval.shape else m
+            EVEN if m == SAME and not equations.aval_of(v).shape else m
             for (m, _), v in zip(found, part.invars, strict=True)
         ]
         values = [x for _, x in found]
         name = part.primitive.name
-        if name in _CALLS:
+        if name in equations.CALLS:
             pair = _inner_program(whole), _inner_program(part)
             out, new = self.run_inner(pair, marks, values)
         elif name == "cond":
@@ -246,8 +259,8 @@ class _Walk:
         self._known.update(zip(part.outvars, zip(out, new, strict=True), strict=True))
 
     def run_inner(
-        self, pair: tuple[Any, Any], marks: list[Any], values: Sequence[Any]
-    ) -> tuple[list[Any], list[Any]]:
+        self, pair: _Pair, marks: list[Mark], values: Sequence[jax.Array]
+    ) -> tuple[list[Mark], list[jax.Array]]:
         """Return the marks and values of the outputs of a program inside this one."""
         whole, part = pair
         if not jaxpr_equality.is_same_data(whole.consts, part.consts):
@@ -256,8 +269,12 @@ class _Walk:
         return walk.run([SAME] * len(part.consts) + marks, [*part.consts, *values])
 
     def _run_cond(
-        self, whole: Any, part: Any, marks: list[Any], values: list[Any]
-    ) -> tuple[list[Any], list[Any]]:
+        self,
+        whole: JaxprEqn,
+        part: JaxprEqn,
+        marks: list[Mark],
+        values: list[jax.Array],
+    ) -> tuple[list[Mark], list[jax.Array]]:
         """Return the marks and values of the results of a `cond`."""
         pairs = list(
             zip(whole.params["branches"], part.params["branches"], strict=True)
@@ -266,23 +283,25 @@ class _Walk:
             raise NotByParts("Replicas could take different branches.")
         # All branches together decide how the results are cut.
         looks = [_Walk(p[0].jaxpr, p[1].jaxpr, _compute_nothing) for p in pairs]
-        nothing = [None] * (len(marks) - 1)
+        nothing: list[Any] = [None] * (len(marks) - 1)
         every = [
             look.run_inner(p, marks[1:], nothing)[0]
             for look, p in zip(looks, pairs, strict=True)
         ]
         out = [_common_mark(column) for column in zip(*every, strict=True)]
         if self._act is _compute_nothing:
-            return out, [None] * len(out)
+            return out, _compute_nothing(self._part, part, values)
 
-        def branch_of(pair: Any) -> Any:
+        def branch_of(pair: _Pair) -> Callable[..., list[jax.Array]]:
             return lambda *given: self.run_inner(pair, marks[1:], given)[1]
 
         return out, list(
             jax.lax.switch(values[0], [*map(branch_of, pairs)], *values[1:])
         )
 
-    def _result_mark(self, name: str, whole: Any, part: Any, marks: list[Any]) -> Any:
+    def _result_mark(
+        self, name: str, whole: JaxprEqn, part: JaxprEqn, marks: list[Mark]
+    ) -> Mark:
         """Return the mark of an equation's results."""
         if name in _REDUCTIONS:
             return self._reduction_mark(whole, part, marks[0])
@@ -300,7 +319,7 @@ class _Walk:
             raise NotByParts(f"`{name}` does not go element by element.")
         return SAME
 
-    def _reduction_mark(self, whole: Any, part: Any, mark: Any) -> Any:
+    def _reduction_mark(self, whole: JaxprEqn, part: JaxprEqn, mark: Mark) -> Mark:
         """Return the mark of a reduction's result."""
         axes = part.params["axes"]
         if whole.params["axes"] != axes:
@@ -311,21 +330,22 @@ class _Walk:
             return mark
         if mark in axes:
             # `reduce_and` of integers combines bits, for which there is no collective.
-            is_number = part.invars[0].aval.dtype != bool
+            is_number = equations.aval_of(part.invars[0]).dtype != bool
             if part.primitive.name in _LOGICAL and is_number:
                 raise NotByParts("Bits of numbers are combined over all elements.")
             return SAME
         # The axes that are reduced away before the cut one shift its number.
-        return mark - sum(a < mark for a in axes)
+        before = [a for a in axes if a < mark]
+        return mark - len(before)
 
-    def _is_over_cut(self, part: Any, marks: list[Any]) -> bool:
+    def _is_over_cut(self, part: JaxprEqn, marks: list[Mark]) -> bool:
         """Whether an equation reduces over the axis that is cut."""
         if part.primitive.name not in _REDUCTIONS or not isinstance(marks[0], int):
             return False
         return marks[0] in part.params["axes"]
 
 
-def _common_mark(marks: Sequence[Any]) -> Any:
+def _common_mark(marks: Sequence[Mark]) -> Mark:
     """Return the mark of a result whose elements come from all these operands."""
     found = {m for m in marks if m != EVEN}
     if len(found) > 1:
@@ -333,31 +353,32 @@ def _common_mark(marks: Sequence[Any]) -> Any:
     return found.pop() if found else EVEN
 
 
-def _is_true_on_all(x: Any, axis: str) -> Any:
+def _is_true_on_all(x: jax.Array, axis: str) -> jax.Array:
     """Whether `x` is true on all replicas, element by element."""
-    return jax.lax.pmin(x.astype(jnp.int32), axis).astype(bool)
+    found: jax.Array = jax.lax.pmin(x.astype(jnp.int32), axis)
+    return found.astype(bool)
 
 
-def _is_true_on_any(x: Any, axis: str) -> Any:
+def _is_true_on_any(x: jax.Array, axis: str) -> jax.Array:
     """Whether `x` is true on any replica, element by element."""
-    return jax.lax.pmax(x.astype(jnp.int32), axis).astype(bool)
+    found: jax.Array = jax.lax.pmax(x.astype(jnp.int32), axis)
+    return found.astype(bool)
 
 
-def _shapes_of(eqn: Any) -> list[Any]:
-    return [v.aval.shape for v in (*eqn.invars, *eqn.outvars)]
+def _shapes_of(eqn: JaxprEqn) -> list[Any]:
+    return [equations.aval_of(v).shape for v in (*eqn.invars, *eqn.outvars)]
 
 
-def _inner_program(eqn: Any) -> Any:
+def _inner_program(eqn: JaxprEqn) -> equations.ClosedJaxpr:
     """Return the program inside an equation that calls one."""
-    found = eqn.params.get("jaxpr") or eqn.params.get("call_jaxpr")
-    if not hasattr(found, "consts"):
+    found = equations.inlinable_program(eqn)
+    if found is None:
         raise NotByParts(f"`{eqn.primitive.name}` has no program of its own.")
     return found
 
 
-# Primitives by name: those that call a program, reductions with the collective that
+# Primitives by name: reductions with the collective that
 # continues each over the replicas, and those that go element by element.
-_CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call"}
 _REDUCTIONS = {
     "reduce_sum": jax.lax.psum,
     "reduce_max": jax.lax.pmax,

@@ -48,7 +48,7 @@ class Identity:
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
@@ -86,7 +86,7 @@ class Source:
 
     __slots__ = ("iterator",)
 
-    def __init__(self, iterator: Any) -> None:
+    def __init__(self, iterator: object) -> None:
         self.iterator = iterator
 
     def __eq__(self, other: object) -> bool:
@@ -103,7 +103,7 @@ class HostText:
     A batch may have a component of text as long as the program does not use it.
     """
 
-    def _refuse(self, *args: Any) -> Any:
+    def _refuse(self, *args: object) -> Any:
         """Raise `TypeError`, whatever is done with the text."""
         raise TypeError(
             "A component that holds text was used inside a function. Text stays on the "
@@ -122,7 +122,7 @@ _TEXT = ("s", HostText, HostText())
 _ARGUMENT = "an argument or result of a function"
 
 
-def _is_text(x: Any) -> bool:
+def _is_text(x: object) -> bool:
     """Whether `x` is an array of objects, which is how text is held."""
     return isinstance(x, np.ndarray) and x.dtype.kind == "O"
 
@@ -215,7 +215,7 @@ def _put_on_all_devices(parts: list[Any], topology: Topology | None) -> list[Any
     return placed
 
 
-def _flatten_other(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
+def _flatten_other(x: object, leaves: list[Any], topology: Topology | None) -> Any:
     """Flatten a value of one of the rarer kinds."""
     if _is_text(x):
         return _TEXT
@@ -291,7 +291,7 @@ def leaf_kinds(rest: Any) -> list[str]:
     return [k for part in rest[-1] for k in leaf_kinds(part)]
 
 
-def find_iterators(rest: Any) -> list[Any]:
+def find_iterators(rest: object) -> list[Any]:
     """Return the iterators in the rest of a flattened call, in order."""
     if not isinstance(rest, tuple):
         return []
@@ -351,7 +351,7 @@ def apply_specs(args: Sequence[Any], input_signature: Sequence[Any]) -> tuple[An
     return tuple(_apply_spec(a, s, f"argument {i}") for i, (a, s) in pairs)
 
 
-def _check_parts(value: Any, spec: PerReplicaSpec, where: str) -> None:
+def _check_parts(value: object, spec: PerReplicaSpec, where: str) -> None:
     """Raise `TypeError` unless a spec describes the parts of a value."""
     if not isinstance(value, distributed.PerReplica) or value.is_traced:
         return
@@ -364,7 +364,7 @@ def _check_parts(value: Any, spec: PerReplicaSpec, where: str) -> None:
         raise TypeError(f"{where} has the parts {told}, which do not match {spec}.")
 
 
-def _apply_spec(value: Any, spec: Any, where: str) -> Any:
+def _apply_spec(value: object, spec: object, where: str) -> Any:
     """Return one argument as an array, once it matches its spec."""
     if nest.is_nested(spec):
         # A spec in a list may describe a tuple; `zip` compares the lengths then.
@@ -396,7 +396,7 @@ def _apply_spec(value: Any, spec: Any, where: str) -> Any:
 # Results.
 
 
-def flatten_result(result: Any) -> tuple[Any, list[Any]]:
+def flatten_result(result: object) -> tuple[Any, list[Any]]:
     """Return the structure of a result, and its arrays.
 
     Raises:
@@ -407,7 +407,7 @@ def flatten_result(result: Any) -> tuple[Any, list[Any]]:
     return rest, [jnp.asarray(x) for x in flat]
 
 
-def _convert_leaf(x: Any) -> Any:
+def _convert_leaf(x: object) -> Any:
     """Return a leaf as an array; a variable or mirrored value gives its one value."""
     if isinstance(x, distributed.Mirrored):
         return x.whole
@@ -449,7 +449,7 @@ def _hides_arrays(x: Any) -> bool:
     return any(isinstance(y, jax.core.Tracer) for y in nest.leaves(inner))
 
 
-def collector(outputs: Any, mesh: Topology | None) -> Any:
+def collector(outputs: object, mesh: Topology | None) -> Any:
     """Return a function that makes the caller's result of a program's arrays.
 
     Args:
@@ -464,10 +464,10 @@ def collector(outputs: Any, mesh: Topology | None) -> Any:
     return lambda flat: rebuild(outputs, iter(flat))
 
 
-def _keep_local_parts(tree: Any, mesh: Topology) -> Any:
+def _keep_local_parts(tree: object, mesh: Topology) -> Any:
     """Return a result without the parts that other processes hold."""
 
-    def leaf(x: Any) -> Any:
+    def leaf(x: object) -> Any:
         if not isinstance(x, distributed.PerReplica):
             return collectives.own_copy(x)
         parts = x.values

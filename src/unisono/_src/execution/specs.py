@@ -70,7 +70,7 @@ class TensorSpec(TypeSpec):
         self.name = name
 
     @classmethod
-    def from_tensor(cls, tensor: Any, name: str | None = None) -> TensorSpec:
+    def from_tensor(cls, tensor: object, name: str | None = None) -> TensorSpec:
         """Return the spec that has exactly the shape and element type of an array.
 
         Args:
@@ -91,7 +91,7 @@ class TensorSpec(TypeSpec):
         return cls(tensor.shape, tensor.dtype, name)
 
     @classmethod
-    def from_spec(cls, spec: Any, name: str | None = None) -> TensorSpec:
+    def from_spec(cls, spec: object, name: str | None = None) -> TensorSpec:
         """Return a copy of a spec, with another name if one is given.
 
         Args:
@@ -212,8 +212,8 @@ class DatasetSpec(TypeSpec):
     True
     """
 
-    def __init__(self, element_spec: Any, dataset_shape: Sequence[int] = ()) -> None:
-        self.element_spec = element_spec
+    def __init__(self, element_spec: object, dataset_shape: Sequence[int] = ()) -> None:
+        self.element_spec: Any = element_spec
         self.shape = TensorShape(dataset_shape)
 
     def __eq__(self, other: object) -> bool:
@@ -252,7 +252,7 @@ class PerReplicaSpec(TypeSpec):
         return f"PerReplicaSpec({', '.join(map(repr, self.specs))})"
 
 
-def _element_type(given: Any) -> np.dtype:
+def _element_type(given: DTypeLike | str | type[str] | type[bytes] | None) -> np.dtype:
     """Return the NumPy type that `given` names; for text, the type of objects.
 
     Raises:

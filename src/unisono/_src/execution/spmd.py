@@ -64,7 +64,7 @@ class _ResultSlot:
         treedef: its structure.
     """
 
-    def __init__(self, arrays: int, treedef: Any) -> None:
+    def __init__(self, arrays: int, treedef: jax.tree_util.PyTreeDef) -> None:
         self.arrays = arrays
         self.treedef = treedef
 
@@ -152,7 +152,7 @@ def _count_further_traces(seen: _ReplicaTrace, replicas: int) -> int:
 def _trace(
     placement: storage.Placement,
     fn: Callable[..., Any],
-    skeleton: Any,
+    skeleton: object,
     cells: list[Cell],
     given: tuple[list[Any], list[Any]],
 ) -> _ReplicaTrace:
@@ -254,11 +254,11 @@ class _ArgumentSlot:
         self.index = index
 
 
-def _take_out_values(tree: Any, topology: Topology) -> tuple[list[Any], Any]:
+def _take_out_values(tree: object, topology: Topology) -> tuple[list[Any], Any]:
     """Return the per-replica values of arguments, and the arguments with slots."""
     found: list[Any] = []
 
-    def leaf(x: Any) -> Any:
+    def leaf(x: object) -> Any:
         if isinstance(x, distributed.Mirrored):
             # One array for all replicas, which the function captures.
             return x.whole
@@ -291,7 +291,7 @@ def _is_one_number(x: distributed.PerReplica) -> bool:
     return is_number and all(type(p) is kind and p == first for p in x.values)
 
 
-def _fill_slots(skeleton: Any, own: Sequence[Any]) -> Any:
+def _fill_slots(skeleton: object, own: Sequence[Any]) -> Any:
     """Return arguments with the replica's own values in their slots."""
     return nest.map_leaves(
         lambda x: own[x.index] if isinstance(x, _ArgumentSlot) else x,
@@ -300,7 +300,9 @@ def _fill_slots(skeleton: Any, own: Sequence[Any]) -> Any:
     )
 
 
-def _flatten_result(result: Any, port: Any, seen: _ReplicaTrace) -> list[Any]:
+def _flatten_result(
+    result: object, port: ports.SpmdPort, seen: _ReplicaTrace
+) -> list[Any]:
     """Return the arrays of a replica's result, as rows, and note its shape."""
     arrays: list[Any] = []
 

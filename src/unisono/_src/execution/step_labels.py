@@ -37,23 +37,26 @@ class StepLabels:
     def __init__(self, name: str, mesh: Topology | None) -> None:
         self._name = name
         self._mesh = mesh
-        self._labels: dict[tuple[Any, ...], tuple[str, Any]] = {}
+        self._labels: dict[tuple[object, ...], tuple[str, jax.Array]] = {}
 
-    def find(self, leaves: Sequence[Any]) -> str | None:
+    def find(self, leaves: Sequence[equations.HasShape]) -> str | None:
         """Return the label of a call with these arguments, if it has one."""
         found = self._labels.get(_shapes_of(leaves))
         return None if found is None else found[0]
 
-    def find_number(self, leaves: Sequence[Any]) -> Any:
+    def find_number(self, leaves: Sequence[equations.HasShape]) -> jax.Array:
         """Return a number that stands for the label, on the devices of the program."""
         return self._labels[_shapes_of(leaves)][1]
 
-    def make_number(self, text: str) -> Any:
+    def make_number(self, text: str) -> jax.Array:
         """Return a number that stands for a text, on the devices of the program."""
-        number = np.uint32(zlib.crc32(text.encode()))
-        return number if self._mesh is None else self._mesh.spread(number)
+        number: Any = np.uint32(zlib.crc32(text.encode()))
+        found: jax.Array = number if self._mesh is None else self._mesh.spread(number)
+        return found
 
-    def add(self, leaves: Sequence[Any], found: TracedFunction, digest: str) -> str:
+    def add(
+        self, leaves: Sequence[equations.HasShape], found: TracedFunction, digest: str
+    ) -> str:
         """Return the new label of calls with such arguments.
 
         Args:
@@ -68,7 +71,9 @@ class StepLabels:
         return text
 
 
-def _shapes_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
+def _shapes_of(
+    leaves: Sequence[equations.HasShape],
+) -> tuple[tuple[tuple[int, ...], np.dtype], ...]:
     return tuple([(x.shape, x.dtype) for x in leaves])
 
 

@@ -13,17 +13,21 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
+from jax.typing import DTypeLike
 
 from unisono._src.execution import equations
 from unisono._src.execution.traced_function import TracedFunction
 from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.values import gradient_packing
+
+if TYPE_CHECKING:
+    from jax.extend.core import Jaxpr, JaxprEqn, Var
 
 # A larger array is not copied to send the marks with it; they go by themselves.
 _LARGEST_COPY = 1 << 20
@@ -31,11 +35,11 @@ _LARGEST_COPY = 1 << 20
 
 def run(
     found: TracedFunction,
-    consts: Sequence[Any],
-    args: Sequence[Any],
-    ledger: Any,
-    label: Any,
-) -> tuple[list[Any], Any]:
+    consts: Sequence[jax.Array],
+    args: Sequence[jax.Array],
+    ledger: jax.Array,
+    label: jax.Array,
+) -> tuple[list[jax.Array], jax.Array]:
     """Compute a program, and compare its marks with those of all replicas.
 
     Args:
@@ -75,15 +79,15 @@ class Marks:
         value: the mark of the values that must be equal on all workers.
     """
 
-    step: Any
-    value: Any
+    step: jax.Array
+    value: jax.Array
 
 
 # All of this is written element by element, so that XLA makes one loop of it: each
 # operation of its own takes about as long as the rest.
 
 
-def advance(ledger: Any, label: Any, values: Sequence[Any]) -> Marks:
+def advance(ledger: jax.Array, label: jax.Array, values: Sequence[jax.Array]) -> Marks:
     """Return the marks of a step.
 
     Args:
@@ -97,7 +101,7 @@ def advance(ledger: Any, label: Any, values: Sequence[Any]) -> Marks:
     return Marks(step, value)
 
 
-def close(ledger: Any, marks: Marks, sums: Any, replicas: int) -> Any:
+def close(ledger: jax.Array, marks: Marks, sums: jax.Array, replicas: int) -> jax.Array:
     """Return the ledger after a step.
 
     Args:
@@ -118,7 +122,9 @@ def close(ledger: Any, marks: Marks, sums: Any, replicas: int) -> Any:
     )
 
 
-def split(marks: Marks, replicas: int, dtype: Any, place: Any = None) -> Any:
+def split(
+    marks: Marks, replicas: int, dtype: DTypeLike, place: jax.Array | None = None
+) -> jax.Array:
     """Return the marks as numbers whose sum over the replicas is exact in `dtype`.
 
     Floats of 32 bits have 24 digits: numbers of 16 bits are exact to 256 replicas.
@@ -138,7 +144,7 @@ def split(marks: Marks, replicas: int, dtype: Any, place: Any = None) -> Any:
     return lanes.astype(dtype)
 
 
-def digest(x: Any) -> Any:
+def digest(x: jax.Array) -> jax.Array:
     """Return a number of 32 bits that depends on every bit of an array."""
     words = _to_words(x).reshape(-1)
     places = jax.lax.iota(jnp.uint32, words.size) * np.uint32(0x9E3779B9)
@@ -146,14 +152,14 @@ def digest(x: Any) -> Any:
     return jnp.sum(_mix(words, places), dtype=jnp.uint32)
 
 
-def _mix(a: Any, b: Any) -> Any:
+def _mix(a: jax.Array, b: jax.Array) -> jax.Array:
     """Return a number of 32 bits made of two, in which every bit counts."""
     h = (a ^ (b + np.uint32(0x7FEB352D))) * np.uint32(0x85EBCA6B)
     h = (h ^ (h >> np.uint32(15)) ^ b) * np.uint32(0xC2B2AE35)
     return h ^ (h >> np.uint32(13))
 
 
-def _to_words(x: Any) -> Any:
+def _to_words(x: jax.Array) -> jax.Array:
     """Return the bits of an array as numbers of 32 bits."""
     if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         x = jax.random.key_data(x)
@@ -192,12 +198,12 @@ class _MarkedSum:
 
 
 def evaluate(
-    jaxpr: Any,
-    consts: Sequence[Any],
-    args: Sequence[Any],
+    jaxpr: Jaxpr,
+    consts: Sequence[jax.Array],
+    args: Sequence[jax.Array],
     marks: Marks,
     topology: Topology,
-) -> tuple[list[Any], Any]:
+) -> tuple[list[jax.Array], jax.Array]:
     """Compute a program that sends its marks to all replicas.
 
     Args:
@@ -215,17 +221,19 @@ def evaluate(
         sums = send(marks, topology)
         return jax.core.eval_jaxpr(jaxpr, consts, *args), sums
 
-    def map_replicas(mapped: Any, values: Sequence[Any]) -> tuple[list[Any], Any]:
+    def map_replicas(
+        mapped: JaxprEqn, values: Sequence[jax.Array]
+    ) -> tuple[list[jax.Array], jax.Array]:
         return _call_mapped(mapped, values, found, marks, topology.replicas)
 
     return _evaluate_around(jaxpr, consts, args, found.mapped, map_replicas)
 
 
-def send(marks: Marks, topology: Topology) -> Any:
+def send(marks: Marks, topology: Topology) -> jax.Array:
     """Return the sums of the marks of all replicas, sent by themselves."""
     same = PartitionSpec()
     lanes = split(marks, topology.replicas, jnp.int32)
-    return jax.shard_map(
+    total: jax.Array = jax.shard_map(
         lambda x: jax.lax.psum(x, AXIS),
         mesh=topology.mesh,
         in_specs=same,
@@ -233,9 +241,10 @@ def send(marks: Marks, topology: Topology) -> Any:
         axis_names={AXIS},
         check_vma=False,
     )(lanes)
+    return total
 
 
-def _find_marked_sum(jaxpr: Any) -> _MarkedSum | None:
+def _find_marked_sum(jaxpr: Jaxpr) -> _MarkedSum | None:
     """Return the sum that carries the marks at the least cost, if there is one."""
     found = [
         carrier
@@ -247,7 +256,7 @@ def _find_marked_sum(jaxpr: Any) -> _MarkedSum | None:
     return min(found, key=lambda c: (not c.has_room, c.size), default=None)
 
 
-def _list_sums(mapped: int, body: Any) -> list[_MarkedSum]:
+def _list_sums(mapped: int, body: Jaxpr) -> list[_MarkedSum]:
     """Return the sums of a replica's program that could carry marks."""
     # Sums in branches and loops may be left out, or be done many times.
     found = []
@@ -257,22 +266,28 @@ def _list_sums(mapped: int, body: Any) -> list[_MarkedSum]:
             tuple(e.params["axes"]) == (AXIS,)
             and e.params["axis_index_groups"] is None
             and len(e.invars) == 1
-            and e.invars[0].aval.dtype in gradient_packing.CARRIERS
+            and equations.aval_of(e.invars[0]).dtype in gradient_packing.CARRIERS
         )
         if has_room or is_sum:
-            aval = e.invars[0].aval
+            aval = equations.aval_of(e.invars[0])
             size = aval.size * aval.dtype.itemsize
             found.append(_MarkedSum(mapped, i, has_room, size))
     return found
 
 
 def _call_mapped(
-    mapped: Any, values: Sequence[Any], carrier: _MarkedSum, marks: Marks, replicas: int
-) -> tuple[list[Any], Any]:
+    mapped: JaxprEqn,
+    values: Sequence[jax.Array],
+    carrier: _MarkedSum,
+    marks: Marks,
+    replicas: int,
+) -> tuple[list[jax.Array], jax.Array]:
     """Compute the replicas' program, with the marks in one of its sums."""
     params, same = mapped.params, PartitionSpec()
 
-    def add_marks(equation: Any, given: Sequence[Any], own: Marks) -> Any:
+    def add_marks(
+        equation: JaxprEqn, given: Sequence[jax.Array], own: Marks
+    ) -> tuple[list[jax.Array], jax.Array]:
         (x,) = given
         flat, room = x.reshape(-1), gradient_packing.count_lanes(replicas)
         if carrier.has_room:
@@ -289,7 +304,7 @@ def _call_mapped(
         total = jax.lax.psum(jnp.where(place < end, padded, lanes), AXIS)
         return [total[:end].reshape(x.shape)], total[end:]
 
-    def body(*args: Any) -> Any:
+    def body(*args: jax.Array) -> tuple[jax.Array, ...]:
         *own, step, value = args
         out, sums = _evaluate_around(
             params["jaxpr"],
@@ -312,12 +327,14 @@ def _call_mapped(
 
 
 def _evaluate_around(
-    jaxpr: Any,
-    consts: Sequence[Any],
-    args: Sequence[Any],
+    jaxpr: Jaxpr,
+    consts: Sequence[jax.Array],
+    args: Sequence[jax.Array],
     at: int,
-    compute: Callable[[Any, Sequence[Any]], tuple[list[Any], Any]],
-) -> tuple[list[Any], Any]:
+    compute: Callable[
+        [JaxprEqn, Sequence[jax.Array]], tuple[list[jax.Array], jax.Array]
+    ],
+) -> tuple[list[jax.Array], jax.Array]:
     """Compute a program of which one equation is computed in another way.
 
     Args:
@@ -333,16 +350,15 @@ def _evaluate_around(
     known = dict(zip(jaxpr.constvars, consts, strict=True))
     known.update(zip(jaxpr.invars, args, strict=True))
 
-    def run(equations: Sequence[Any], wanted: Sequence[Any]) -> dict[Any, Any]:
+    def run(eqns: list[JaxprEqn], wanted: list[Var]) -> dict[Var, jax.Array]:
         part = jaxpr.replace(
-            constvars=[], invars=list(known), outvars=list(wanted), eqns=equations
+            constvars=[], invars=list(known), outvars=list(wanted), eqns=eqns
         )
         made = jax.core.eval_jaxpr(part, [], *known.values())
         return dict(zip(wanted, made, strict=True))
 
-    def variables(atoms: Any) -> list[Any]:
-        named = (a for a in atoms if not equations.is_literal(a))
-        return list(dict.fromkeys(named))
+    def variables(atoms: Sequence[equations.Atom]) -> list[Var]:
+        return list(dict.fromkeys(equations.variables_of(atoms)))
 
     before, equation, after = jaxpr.eqns[:at], jaxpr.eqns[at], jaxpr.eqns[at + 1 :]
     made = {v for e in before for v in e.outvars}

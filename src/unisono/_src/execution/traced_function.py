@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import partial_eval
+from jax.sharding import Sharding
 from jax.typing import ArrayLike
 
 from unisono._src.execution import (
     compiler_limits,
     equal_values,
+    equations,
     host_inputs,
     replica_invariance,
     signature,
@@ -32,6 +34,9 @@ from unisono._src.state import function_frame, storage, trace_versions
 from unisono._src.state.remote_state import Change
 from unisono._src.state.storage import Cell
 from unisono._src.values import collectives
+
+if TYPE_CHECKING:
+    from jax.extend.core import Jaxpr
 
 
 @final
@@ -58,7 +63,7 @@ class TracedFunction:
         unproved: what the workers compare when they call it together.
     """
 
-    jaxpr: Any
+    jaxpr: Jaxpr
     constants: worker_dependence.Constants
     read: list[Cell]
     written: list[Cell]
@@ -78,18 +83,19 @@ class TracedFunction:
         return bool(self.changes) or any(c.home is not None for c in self.read)
 
     @property
-    def home(self) -> Any:
+    def home(self) -> Sharding | None:
         """The sharding of its arrays that are not split by replica; None for any."""
         if self.mesh is not None:
-            return self.mesh.replicated_sharding
+            common: Sharding = self.mesh.replicated_sharding
+            return common
         cells = [*self.read, *self.written]
         return next((c.sharding for c in cells if c.sharding is not None), None)
 
-    def result_avals(self) -> list[Any]:
+    def result_avals(self) -> list[jax.core.ShapedArray]:
         """Return the shapes and types of the arrays of the result."""
         start = len(self.written) + len(self.created)
         start += sum(len(c.operands) for c in self.changes)
-        return [v.aval for v in self.jaxpr.outvars[start:]]
+        return [equations.aval_of(v) for v in self.jaxpr.outvars[start:]]
 
 
 class Miss(errors.Signal):
@@ -178,7 +184,7 @@ class Placeholder(np.ndarray):
 
 def trace(
     fn: Callable[..., Any],
-    rest: Any,
+    rest: object,
     leaves: Sequence[Any],
     mesh: topology.Topology | None,
     may_create: bool,
@@ -301,7 +307,12 @@ def _collect_outputs(
     return [frame.values[c] for c in changed], created, operands, flat, alike
 
 
-def _prune(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> TracedFunction:
+def _prune(
+    closed: equations.ClosedJaxpr,
+    cells: list[Cell],
+    seen: dict[str, Any],
+    mesh: topology.Topology | None,
+) -> TracedFunction:
     """Return a trace without the variables that its program does not use."""
     frame = seen["frame"]
     # Dead code elimination may drop variables, which are the first inputs. Arguments
@@ -338,7 +349,11 @@ def _prune(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> TracedFuncti
 
 
 def _find_unproved(
-    jaxpr: Any, constants: Any, read: Sequence[Cell], seen: Any, mesh: Any
+    jaxpr: Jaxpr,
+    constants: worker_dependence.Constants,
+    read: Sequence[Cell],
+    seen: dict[str, Any],
+    mesh: topology.Topology | None,
 ) -> worker_dependence.Unproved:
     """Return what the workers compare when they call a program together."""
     if mesh is None or not mesh.is_spread:
@@ -353,7 +368,7 @@ def _find_unproved(
     )
 
 
-def _must_meet(jaxpr: Any, read: Sequence[Cell], seen: Any) -> bool:
+def _must_meet(jaxpr: Jaxpr, read: Sequence[Cell], seen: dict[str, Any]) -> bool:
     """Whether all workers must call a program together.
 
     It communicates, or it changes a variable that they share.
@@ -364,7 +379,9 @@ def _must_meet(jaxpr: Any, read: Sequence[Cell], seen: Any) -> bool:
     return is_stacked or has_rows or changes or replica_invariance.communicates(jaxpr)
 
 
-def _common_mesh(mesh: topology.Topology | None, cells: Sequence[Cell]) -> Any:
+def _common_mesh(
+    mesh: topology.Topology | None, cells: Sequence[Cell]
+) -> topology.Topology | None:
     """Return the devices of a program; all its replicated variables are on them.
 
     Args:
@@ -399,7 +416,9 @@ def _late_creation_error(cell: Cell) -> ValueError:
     )
 
 
-def put_at_home(array: Any, home: Any, mesh: topology.Topology | None) -> Any:
+def put_at_home(
+    array: ArrayLike, home: Sharding, mesh: topology.Topology | None
+) -> jax.Array:
     """Return an input of a program, copied to the program's devices if need be.
 
     Args:
@@ -410,8 +429,10 @@ def put_at_home(array: Any, home: Any, mesh: topology.Topology | None) -> Any:
     if isinstance(array, jax.Array) and array.sharding.device_set == home.device_set:
         return array
     if mesh is not None and mesh.is_spread:
-        return collectives.copy_weak_type(mesh.spread(array), array)
-    return jax.device_put(array, home)
+        placed: jax.Array = collectives.copy_weak_type(mesh.spread(array), array)
+    else:
+        placed = jax.device_put(array, home)
+    return placed
 
 
 def materialize(found: TracedFunction, leaves: Sequence[Any]) -> None:

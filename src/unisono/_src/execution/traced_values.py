@@ -30,6 +30,7 @@ _REPLICA_ID = (
     "`replica_id_in_sync_group` is such a value, because one program serves all "
     "replicas; outside unisono.function strategy.run gives each replica its number."
 )
+_Test = ast.If | ast.While | ast.Assert | ast.IfExp
 _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Eq: "equal",
     ast.NotEq: "none_equal",
@@ -119,7 +120,9 @@ def _reason_text(subject: str) -> str:
 # Finding the line.
 
 
-def _find_line(trace: TracebackType | None) -> Any:
+def _find_line(
+    trace: TracebackType | None,
+) -> tuple[str, str, ast.AST, list[Any]] | None:
     """Return the user's line: where it is, its text, its node, and the nodes around.
 
     Returns:
@@ -191,12 +194,12 @@ def _nodes_at(lines: list[str], position: tuple[int, int, int, int]) -> list[Any
 # Telling what to write.
 
 
-def _is_test(statement: Any, node: Any) -> bool:
+def _is_test(statement: _Test, node: ast.AST) -> bool:
     """Whether a node is in the condition of a statement."""
     return any(n is node for n in ast.walk(statement.test))
 
 
-def _statement(node: Any, outer: list[Any]) -> Any:
+def _statement(node: ast.AST, outer: list[Any]) -> ast.AST | None:
     """Return the statement or expression that needs the value."""
     for around in [node, *reversed(outer)]:
         if isinstance(around, ast.Call) and _find_python_name(around):
@@ -216,7 +219,7 @@ def _find_python_name(call: ast.Call) -> str:
     return name if name in ("bool", "float", "int", "range", "complex", "len") else ""
 
 
-def _subject_text(node: Any, outer: list[Any]) -> str:
+def _subject_text(node: ast.AST, outer: list[Any]) -> str:
     """Return the expression whose value Python needs."""
     found = _statement(node, outer)
     if isinstance(found, (ast.If, ast.While, ast.Assert, ast.IfExp)):
@@ -228,7 +231,7 @@ def _subject_text(node: Any, outer: list[Any]) -> str:
     return f"`{ast.unparse(node)}`"
 
 
-def _advice(node: Any, outer: list[Any] | None) -> str:
+def _advice(node: ast.AST | None, outer: list[Any] | None) -> str:
     """Return what to write instead of a line."""
     found = None if node is None else _statement(node, outer or [])
     if isinstance(found, ast.If):
@@ -284,18 +287,18 @@ def _values_of(body: list[Any]) -> dict[str, str] | None:
 class _Logic(ast.NodeTransformer):
     """Writes `and`, `or`, `not` and chains of comparisons as functions of arrays."""
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         """Return ``a and b`` as a call."""
         name = "logical_and" if isinstance(node.op, ast.And) else "logical_or"
         return _join_conditions(name, [self.visit(value) for value in node.values])
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         """Return ``not a`` as a call."""
         if isinstance(node.op, ast.Not):
             return _join_conditions("logical_not", [self.visit(node.operand)])
         return node
 
-    def visit_Compare(self, node: ast.Compare) -> Any:
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
         """Return ``a < b < c`` as a call."""
         if len(node.ops) == 1:
             return node
@@ -306,7 +309,7 @@ class _Logic(ast.NodeTransformer):
         )
 
 
-def _join_conditions(name: str, values: list[Any]) -> Any:
+def _join_conditions(name: str, values: list[ast.expr]) -> ast.expr:
     """Return the calls that combine conditions by a function of two arrays."""
     function = ast.Name(f"unisono.{name}")
     made = values.pop(0)
@@ -323,7 +326,7 @@ def _condition(test: ast.expr) -> str:
     return ast.unparse(_Logic().visit(copied))
 
 
-def _statements_after(found: Any, outer: list[Any]) -> list[Any]:
+def _statements_after(found: object, outer: list[Any]) -> list[Any]:
     """Return the statements after a statement, in the same block."""
     for around in outer:
         for block in (getattr(around, "body", None), getattr(around, "orelse", None)):

@@ -52,7 +52,7 @@ def guard(fn: Callable[..., _R]) -> Callable[..., _R]:
     """Return a function that does what `fn` does, and raises as `call` does."""
 
     @functools.wraps(fn, updated=())
-    def guarded(*args: Any, **kwargs: Any) -> _R:
+    def guarded(*args: object, **kwargs: object) -> _R:
         return call(fn, args, kwargs)
 
     return guarded
@@ -67,14 +67,14 @@ def give_copies(fn: Callable[..., _R]) -> Callable[..., _R]:
     """
 
     @functools.wraps(fn, updated=())
-    def copying(*args: Any, **kwargs: Any) -> _R:
+    def copying(*args: object, **kwargs: object) -> _R:
         args, kwargs = nest.map_structure(lambda x: x, (args, kwargs))
         return fn(*args, **kwargs)
 
     return copying
 
 
-def _picture(x: Any) -> Any:
+def _picture(x: object) -> Any:
     """Return the layout and the leaves of a structure as they are now."""
     if not nest.is_nested(x):
         return Identity(x)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import jax
 import numpy as np
@@ -18,6 +18,9 @@ import numpy as np
 from unisono._src.execution import equations, replica_invariance
 from unisono._src.machines import topology
 from unisono._src.state.storage import Cell
+
+if TYPE_CHECKING:
+    from jax.extend.core import Jaxpr, JaxprEqn, Var
 
 # The sources that a value depends on are a set of numbers, written as bits. The first
 # bit stands for a value that workers have each computed for themselves.
@@ -59,7 +62,7 @@ class Constants:
         return [next(given) if is_input else x for x, is_input in pairs]
 
 
-def _is_input(x: Any, mesh: topology.Topology) -> bool:
+def _is_input(x: object, mesh: topology.Topology) -> bool:
     """Whether a constant of a program on `mesh` becomes an input of it."""
     is_array = isinstance(x, (jax.Array, np.ndarray))
     return mesh.is_spread and is_array
@@ -87,7 +90,7 @@ def is_shared(cell: Cell) -> bool:
 
 
 def find_unproved(
-    jaxpr: Any,
+    jaxpr: Jaxpr,
     constants: Constants,
     own: Sequence[bool],
     written: Sequence[Cell],
@@ -135,7 +138,7 @@ class Dependence:
         self.decisive = 0
 
     def outputs(
-        self, jaxpr: Any, inputs: Sequence[int], constants: Sequence[int] = ()
+        self, jaxpr: Jaxpr, inputs: Sequence[int], constants: Sequence[int] = ()
     ) -> list[int]:
         """Return for each output of a program the sources that it depends on.
 
@@ -151,10 +154,10 @@ class Dependence:
             known.update(zip(eqn.outvars, self._follow(eqn, given), strict=True))
         return [self._find(v, known) for v in jaxpr.outvars]
 
-    def _find(self, atom: Any, known: dict[Any, int]) -> int:
+    def _find(self, atom: equations.Atom, known: dict[Var, int]) -> int:
         return 0 if equations.is_literal(atom) else known.get(atom, 0)
 
-    def _follow(self, eqn: Any, given: list[int]) -> list[int]:
+    def _follow(self, eqn: JaxprEqn, given: list[int]) -> list[int]:
         """Return the sources of the results of an equation."""
         name, count = eqn.primitive.name, len(eqn.outvars)
         # With groups, only some of the replicas get the same result.
@@ -174,7 +177,7 @@ class Dependence:
             return self.outputs(inner[0], given)
         return [_union(given) | (OWN if name in _OWN else 0)] * count
 
-    def _follow_replicas(self, eqn: Any, given: list[int]) -> list[int]:
+    def _follow_replicas(self, eqn: JaxprEqn, given: list[int]) -> list[int]:
         """Return the sources of what replicas return."""
         ins, outs = eqn.params["in_specs"], eqn.params["out_specs"]
         # Each replica has its own row of an array that is split. The array itself is
@@ -183,7 +186,7 @@ class Dependence:
         found = self.outputs(eqn.params["jaxpr"], own)
         return [m & ~OWN if len(s) else m for m, s in zip(found, outs, strict=True)]
 
-    def _follow_cond(self, eqn: Any, given: list[int]) -> list[int]:
+    def _follow_cond(self, eqn: JaxprEqn, given: list[int]) -> list[int]:
         """Return the sources of a branch: also what chooses it."""
         which, *rest = given
         branches = [b.jaxpr for b in eqn.params["branches"]]
@@ -192,7 +195,7 @@ class Dependence:
         found = [self.outputs(b, rest) for b in branches]
         return [_union(column) | which for column in zip(*found, strict=True)]
 
-    def _follow_while(self, eqn: Any, given: list[int]) -> list[int]:
+    def _follow_while(self, eqn: JaxprEqn, given: list[int]) -> list[int]:
         """Return the sources of what a loop carries: also what ends it."""
         test, body = eqn.params["cond_jaxpr"].jaxpr, eqn.params["body_jaxpr"].jaxpr
         split = eqn.params["cond_nconsts"]
@@ -210,7 +213,7 @@ class Dependence:
             self.decisive |= end
         return [mask | end for mask in carry]
 
-    def _follow_scan(self, eqn: Any, given: list[int]) -> list[int]:
+    def _follow_scan(self, eqn: JaxprEqn, given: list[int]) -> list[int]:
         """Return the sources of what a scan carries and collects."""
         consts, count = equations.scan_counts(eqn)
         inner, stop = eqn.params["jaxpr"].jaxpr, consts + count

@@ -100,7 +100,7 @@ def export_function(
         return [random_keys.to_numbers(x) for x in out[start:]]
 
     # The inputs in the new order, to trace the program with.
-    avals = [v.aval for v in found.jaxpr.invars]
+    avals = [equations.aval_of(v) for v in found.jaxpr.invars]
     given = [avals[places.index(i)] for i in range(count)] + avals[count:]
     # Traced anew, in the order and with the types that travel.
     closed = jax.make_jaxpr(run)(*map(_struct, given))
@@ -224,7 +224,9 @@ def _find_additions(found: TracedFunction) -> TracedFunction:
     jaxpr = found.jaxpr
     made_by = {v: e for e in jaxpr.eqns for v in e.outvars}
     # The value of each cell as the program has it; unknown after other changes.
-    current = dict(zip(found.read, jaxpr.invars, strict=False))
+    current: dict[Cell, Var | Literal | None] = dict(
+        zip(found.read, jaxpr.invars, strict=False)
+    )
     place = len(found.written) + len(found.created)
     outvars, changes = list(jaxpr.outvars[:place]), []
     for change in found.changes:

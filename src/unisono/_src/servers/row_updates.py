@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # What a row without a gradient has: zeros, or something that is not followed. A number
 # stands for what the cell at that place had before.
 _ZERO, _ANY = "zero", "any"
+_Row = int | str
 # Functions of one value that are zero at zero.
 _KEEP_ZERO = {
     "abs", "cbrt", "ceil", "erf", "expm1", "floor", "integer_pow", "log1p", "neg",
@@ -32,10 +33,6 @@ _KEEP_ZERO = {
 }  # fmt: skip
 # Functions of one value that leave it as it is.
 _KEEP = {"copy", "copy_p", "reduce_precision", "stop_gradient"}
-
-
-# What a row has: `_ZERO`, `_ANY`, or the place of the cell that had it before.
-_Row = str | int
 
 
 class _NotByRows(Exception):

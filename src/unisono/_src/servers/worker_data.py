@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NoReturn, Protocol, final
+from typing import Any, NoReturn, Protocol, cast, final
 
 import numpy as np
 
@@ -120,7 +120,7 @@ class DatasetMaker:
 
     def __init__(self, given: object) -> None:
         # Programs do not travel, and a dataset needs none.
-        self._given = function.python_function(given)
+        self._given: Any = function.python_function(cast("Any", given))
 
     def __call__(self) -> WorkerIterator:
         """Returns a new iterator over a new dataset, on a worker.

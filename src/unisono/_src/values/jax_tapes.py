@@ -433,7 +433,7 @@ class Recording:
             self.late.add(id(x))
         self._trace.watch(met, self._new_tangent(met))
 
-    def add_key(self, key: object, like: jax.Array, owner: object) -> None:
+    def add_key(self, key: object, like: jax.Array | np.ndarray, owner: object) -> None:
         """Follows the values of a key from here on; `like` is one of them."""
         if key not in self._keys:
             if key in self.unfollowed:
