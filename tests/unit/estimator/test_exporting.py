@@ -5,7 +5,6 @@ import pytest
 
 import unisono as uni
 from tests.unit.estimator.models import four_batches, make_small
-from unisono._src.estimator import exporting
 
 E = uni.estimator
 
@@ -23,7 +22,7 @@ def test_features_are_told_by_specs_without_the_size_of_the_batch():
 def test_each_export_has_a_directory_of_its_own_and_the_newest_the_largest_number(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(exporting.time, "time", lambda: 5.0)
+    monkeypatch.setattr("unisono._src.estimator.exporting.time.time", lambda: 5.0)
     estimator = make_small(tmp_path / "model")
     estimator.train(four_batches, steps=1)
     receiver = E.export.build_raw_serving_input_receiver_fn(np.ones((2, 1), "float32"))
