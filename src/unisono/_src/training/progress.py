@@ -121,7 +121,7 @@ class Progress(Generic[_Item]):
         self._every = sample_seconds
         self._line_every = line_seconds
         self._console = console
-        self._meter = _Meter(sample_seconds)
+        self._meter = _StepMeter(sample_seconds)
 
     @property
     def times(self) -> StepTimes:
@@ -159,7 +159,7 @@ class Progress(Generic[_Item]):
         if not process_group.current().is_chief:
             yield from self._iterable
             return
-        self._meter = meter = _Meter(self._every)
+        self._meter = meter = _StepMeter(self._every)
         display = make_display(
             self._console, self._description, self._total, self._line_every
         )
@@ -204,7 +204,7 @@ def _size(iterable: object) -> int | None:
 
 
 @final
-class _Meter:
+class _StepMeter:
     """Measures steps, and waits for the device only at those that are samples.
 
     The loop calls `begin_input`, `end_input`, `show` and `end_step` in this order.
