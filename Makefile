@@ -51,7 +51,7 @@ test: $(TEST) ## Run every test and doctest
 # What one GPU can run. For an environment of your own, whose JAX sees the GPU:
 # make test-gpu RUN=python3
 GPU    := tests/parity tests/integration $(addprefix tests/unit/,execution state values \
-  strategies training saving input/api input/distribution)
+  strategies training estimator saving input/api input/distribution)
 test-gpu: $(if $(filter $(BIN)/python,$(RUN)),$(TEST)) ## Run the tests that fit on a GPU
 	@$(RUN) -m pytest --platform=gpu $(GPU)
 

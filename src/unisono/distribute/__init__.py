@@ -6,7 +6,6 @@ from unisono._src.execution.contexts import ReplicaContext
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.foundation.options import ReduceOp, RunOptions
 from unisono._src.strategies.base import Strategy
-from unisono._src.strategies.central import CentralStorageStrategy
 from unisono._src.strategies.cross_device_ops import (
     CrossDeviceOps,
     HierarchicalCopyAllReduce,
@@ -22,7 +21,7 @@ from unisono._src.strategies.current import (
 )
 from unisono._src.strategies.extended import StrategyExtended
 from unisono._src.strategies.function_contexts import MultiStepContext, ValueContext
-from unisono._src.strategies.mirrored import MirroredStrategy
+from unisono._src.strategies.mirrored import CentralStorageStrategy, MirroredStrategy
 from unisono._src.strategies.one_device import OneDeviceStrategy
 from unisono._src.values.distributed import DistributedValues, Mirrored, PerReplica
 from unisono.distribute import experimental

@@ -65,9 +65,9 @@ class VariableStore:
         return [v for v in self.variables.values() if v.trainable]
 
     @contextlib.contextmanager
-    def call_scope(self) -> Iterator[Call]:
+    def call_scope(self) -> Iterator[CallCreator]:
         """Lets one call of the model function in this block find its variables."""
-        call = Call(self)
+        call = CallCreator(self)
         with contextlib.ExitStack() as stack:
             if "keras" in sys.modules:
                 # Keras numbers layers without a name through the life of the process.
@@ -82,7 +82,7 @@ class VariableStore:
 
 
 @final
-class Call:
+class CallCreator:
     """Creates or finds the variables of one call of a model function.
 
     It is a variable creator, as `variable_creator_scope` takes it.
@@ -172,7 +172,7 @@ def get_global_step(graph: object = None) -> Variable:
     """
     # A model function runs inside the creator of its `VariableStore`.
     for creator in reversed(ambient.current().creators):
-        if isinstance(creator, Call):
+        if isinstance(creator, CallCreator):
             return creator.store.global_step
     raise RuntimeError(
         "There is a global step only inside the model_fn of an Estimator. In your own "

@@ -1,4 +1,8 @@
-"""`MirroredStrategy`: replicas on the devices of one machine, variables on each."""
+"""The strategies with several replicas on one machine.
+
+`MirroredStrategy` has a copy of each variable on every device, `CentralStorageStrategy`
+one copy on one of them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ import jax
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices, partition
 from unisono._src.machines.topology import Topology
-from unisono._src.state.storage import Policy
+from unisono._src.state.storage import Placement, Policy
 from unisono._src.strategies import base, cross_device_ops, local, replicated
 from unisono._src.strategies.cross_device_ops import CrossDeviceOps
 
@@ -64,9 +68,48 @@ class MirroredStrategy(base.Strategy):
         super().__init__(replicated.ReplicatedExtended(self, placement))
 
 
-# Parameters of the constructor have the names of these modules.
+class CentralStorageStrategy(base.Strategy):
+    """Keeps variables on one device and computes on several.
+
+    Args:
+        compute_devices: the devices of the replicas; default all accelerators, else
+            one CPU.
+        parameter_device: the device of the variables; default the only compute device,
+            else ``CPU:0``.
+
+    >>> import unisono
+    >>> strategy = CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:2")
+    >>> with strategy.scope():
+    ...     weight = unisono.Variable(3.0)
+    >>> weight.device[-5:], strategy.num_replicas_in_sync
+    ('CPU:2', 2)
+    >>> float(strategy.reduce("SUM", strategy.run(lambda: weight * 2.0), axis=None))
+    12.0
+    """
+
+    def __init__(
+        self,
+        compute_devices: Sequence[str | jax.Device] | None = None,
+        parameter_device: str | jax.Device | None = None,
+    ) -> None:
+        topology = Topology.of(compute_devices or _default_devices())
+        if parameter_device is None:
+            # TensorFlow's rule: several accelerators share the host's memory.
+            parameter_device = topology.names[0] if topology.replicas == 1 else "CPU:0"
+        names, found = devices.resolve([parameter_device])
+        placement = Placement(self, topology, Policy.CENTRAL, found[0], names[0])
+        super().__init__(replicated.ReplicatedExtended(self, placement))
+
+
+def _default_devices() -> Sequence[str]:
+    """Returns all accelerators, or the first CPU device if there are none."""
+    names = devices.default_names()
+    return names if jax.local_devices()[0].platform != "cpu" else names[:1]
+
+
+# Parameters of the first constructor have the names of these modules.
 _all_devices = devices.default_names
 _ops_of_program = cross_device_ops.find_program_ops
 _split_threshold = partition.split_threshold
 
-publish("unisono.distribute", MirroredStrategy)
+publish("unisono.distribute", CentralStorageStrategy, MirroredStrategy)

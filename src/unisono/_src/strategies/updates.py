@@ -87,11 +87,11 @@ def _copy_frame(index: int, topology: Topology) -> AbstractContextManager[object
     """Returns a context manager for code that updates one copy."""
     if frames.frame().is_compiled:
         return ambient.push(mode=ambient.UPDATE, replica=None, copy=index)
-    return _OnDevice(index, topology)
+    return _UpdateOnDevice(index, topology)
 
 
 @final
-class _OnDevice:
+class _UpdateOnDevice:
     """A context manager for an update whose arrays are made on the copy's device.
 
     A class, because it is entered at every eager update, and a generator is slower.

@@ -31,10 +31,22 @@ from unisono._src.values.array_operators import (
 _Table = ArrayLike | StandsForArray
 
 
-def _replicas() -> int:
-    """Returns the number of replicas of the strategy in scope; 1 without one."""
+def _count_replicas(caller: str, remedy: str = "") -> int:
+    """Returns the number of replicas of the strategy in scope; 1 without one.
+
+    Raises:
+        RuntimeError: called in cross-replica context of a strategy.
+    """
     frame = ambient.current()
-    return 1 if frame.strategy is None else frame.strategy.num_replicas_in_sync
+    if frame.strategy is None:
+        return 1
+    if frame.mode != ambient.REPLICA:
+        raise RuntimeError(
+            f"You are calling `{caller}` in cross replica context, while it was "
+            f"expected to be called in replica context{remedy}."
+        )
+    count: int = frame.strategy.num_replicas_in_sync
+    return count
 
 
 def compute_average_loss(
@@ -81,14 +93,8 @@ def compute_average_loss(
     if sample_weight is not None:
         losses = _weigh(losses, jnp.asarray(operand(sample_weight)))
     if global_batch_size is None:
-        frame = ambient.current()
-        if frame.strategy is not None and frame.mode != ambient.REPLICA:
-            raise RuntimeError(
-                "You are calling `compute_average_loss` in cross replica context, "
-                "while it was expected to be called in replica context; or pass "
-                "global_batch_size."
-            )
-        global_batch_size = losses.shape[0] * _replicas()
+        count = _count_replicas("compute_average_loss", "; or pass global_batch_size")
+        global_batch_size = losses.shape[0] * count
     size = _batch_size(global_batch_size)
     total = jnp.sum(losses)
     if isinstance(size, jax.core.Tracer):
@@ -172,13 +178,8 @@ def scale_regularization_loss(
     >>> float(strategy.reduce("SUM", losses, axis=None))
     5.0
     """
-    frame = ambient.current()
-    if frame.strategy is not None and frame.mode != ambient.REPLICA:
-        raise RuntimeError(
-            "You are calling `scale_regularization_loss` in cross replica context, "
-            "while it was expected to be called in replica context."
-        )
-    return jnp.sum(jnp.asarray(operand(regularization_loss))) / _replicas()
+    count = _count_replicas("scale_regularization_loss")
+    return jnp.sum(jnp.asarray(operand(regularization_loss))) / count
 
 
 def has_rows_elsewhere(params: object) -> bool:

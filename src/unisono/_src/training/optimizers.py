@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from unisono._src.execution import contexts, function, sharded_update
 from unisono._src.execution.gradient_tape import GradientTape
@@ -32,15 +31,14 @@ from unisono._src.state import (
 from unisono._src.state.variables import Variable
 from unisono._src.strategies.base import Strategy
 from unisono._src.training import part_updates
-from unisono._src.values import collectives, row_positions
-from unisono._src.values.array_operators import StandsForArray, find_own_variable
+from unisono._src.training.part_updates import Gradient
+from unisono._src.values import collectives
+from unisono._src.values.array_operators import find_own_variable
 from unisono._src.values.indexed_slices import IndexedSlices, concatenate
 
 if TYPE_CHECKING:
     import optax
 
-# The gradient of a variable: an array, or rows of one.
-Gradient: TypeAlias = ArrayLike | StandsForArray | IndexedSlices
 Arrays: TypeAlias = Sequence[jax.Array]
 
 
@@ -395,7 +393,7 @@ class Optimizer:
     ) -> list[list[Gradient]]:
         """Returns a list of the gradients of each variable, without None."""
         by_id: dict[int, list[Gradient]] = {id(v): [] for v in self._variables}
-        for gradient, v in _split_pairs(grads_and_vars):
+        for gradient, v in part_updates.split_gradients(grads_and_vars):
             # By identity: `==` of variables compares their elements.
             if id(v) not in by_id:
                 raise ValueError(
@@ -627,33 +625,6 @@ def _find_idle(given: Sequence[object]) -> tuple[int, ...]:
     """
     every = [getattr(g, "values", (g,)) for g in given]
     return tuple(i for i, marks in enumerate(every) if not any(marks))
-
-
-def _split_pairs(
-    pairs: Iterable[tuple[Gradient | None, object]],
-) -> Iterator[tuple[Gradient | None, Variable]]:
-    """Yields gradients and variables, with the parts of those that are in parts."""
-    for gradient, given in pairs:
-        v = find_own_variable(given)
-        if not isinstance(v, sharded_variable.ShardedVariable):
-            if isinstance(gradient, IndexedSlices):
-                where = row_positions.of_rows(gradient.indices, v.shape)
-                gradient = IndexedSlices(gradient.values, where, gradient.dense_shape)
-            yield gradient, v
-        elif gradient is None:
-            yield from ((None, part) for part in v.variables)
-        elif isinstance(gradient, IndexedSlices):
-            yield from zip(v.split_slices(gradient), v.variables, strict=True)
-        else:
-            pairs_of = zip(v.offsets, v.variables, strict=True)
-            rows = [slice(o, o + p.shape[0]) for o, p in pairs_of]
-            dense = jnp.asarray(gradient)
-            if dense.shape != v.shape:
-                raise ValueError(
-                    f"The gradient of {v.name} has shape {dense.shape}, the variable "
-                    f"has {v.shape}."
-                )
-            yield from zip((dense[r] for r in rows), v.variables, strict=True)
 
 
 def _sum_gradients(

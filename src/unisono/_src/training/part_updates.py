@@ -1,22 +1,57 @@
-"""Checks that an update of a variable by parts is an update of the whole."""
+"""Variables in parts: their gradients, and whether parts are updated like the whole."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
+from unisono._src.state import sharded_variable
 from unisono._src.state.variables import Variable
+from unisono._src.values import row_positions
+from unisono._src.values.array_operators import StandsForArray, find_own_variable
+from unisono._src.values.indexed_slices import IndexedSlices
 
 if TYPE_CHECKING:
     import optax
 
+# The gradient of a variable: an array, or rows of one.
+Gradient: TypeAlias = ArrayLike | StandsForArray | IndexedSlices
+
 # Rows of a large variable that are tried. A transformation that treats large matrices
 # in another way than small ones, such as Adafactor, still sees a large one.
 _ROWS = 1024
+
+
+def split_gradients(
+    pairs: Iterable[tuple[Gradient | None, object]],
+) -> Iterator[tuple[Gradient | None, Variable]]:
+    """Yields gradients and variables, with the parts of those that are in parts."""
+    for gradient, given in pairs:
+        v = find_own_variable(given)
+        if not isinstance(v, sharded_variable.ShardedVariable):
+            if isinstance(gradient, IndexedSlices):
+                where = row_positions.of_rows(gradient.indices, v.shape)
+                gradient = IndexedSlices(gradient.values, where, gradient.dense_shape)
+            yield gradient, v
+        elif gradient is None:
+            yield from ((None, part) for part in v.variables)
+        elif isinstance(gradient, IndexedSlices):
+            yield from zip(v.split_slices(gradient), v.variables, strict=True)
+        else:
+            pairs_of = zip(v.offsets, v.variables, strict=True)
+            rows = [slice(o, o + p.shape[0]) for o, p in pairs_of]
+            dense = jnp.asarray(gradient)
+            if dense.shape != v.shape:
+                raise ValueError(
+                    f"The gradient of {v.name} has shape {dense.shape}, the variable "
+                    f"has {v.shape}."
+                )
+            yield from zip((dense[r] for r in rows), v.variables, strict=True)
 
 
 def check(

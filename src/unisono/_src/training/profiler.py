@@ -43,7 +43,7 @@ def _jax_options(options: ProfilerOptions) -> jax.profiler.ProfileOptions:
 
 
 @final
-class _Running:
+class _ProfilerState:
     """Notes whether this process records a profile; JAX allows one at a time."""
 
     is_on = False
@@ -69,13 +69,13 @@ def start(
     ...     [x.name for x in pathlib.Path(folder).glob("plugins/*")]
     ['profile']
     """
-    if _Running.is_on:
+    if _ProfilerState.is_on:
         raise errors.FailedPreconditionError(
             "Another profiler is running: call stop() before the next start()."
         )
     wanted = _jax_options(options or ProfilerOptions())
     jax.profiler.start_trace(os.fspath(logdir), profiler_options=wanted)
-    _Running.is_on = True
+    _ProfilerState.is_on = True
     profile_names.start()
 
 
@@ -94,13 +94,13 @@ def stop(save: bool = True) -> None:
     ...     print(error)
     Cannot export profiling results. No profiler is running: call start() first.
     """
-    if not _Running.is_on:
+    if not _ProfilerState.is_on:
         raise errors.FailedPreconditionError(
             "Cannot export profiling results. No profiler is running: call start() "
             "first."
         )
     profile_names.stop()
-    _Running.is_on = False
+    _ProfilerState.is_on = False
     jax.profiler.stop_trace()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import sys
 import time
@@ -121,7 +122,7 @@ class Progress(Generic[_Item]):
         self._every = sample_seconds
         self._line_every = line_seconds
         self._console = console
-        self._meter = _Meter(sample_seconds)
+        self._meter = _StepMeter(sample_seconds)
 
     @property
     def times(self) -> StepTimes:
@@ -159,7 +160,7 @@ class Progress(Generic[_Item]):
         if not process_group.current().is_chief:
             yield from self._iterable
             return
-        self._meter = meter = _Meter(self._every)
+        self._meter = meter = _StepMeter(self._every)
         display = make_display(
             self._console, self._description, self._total, self._line_every
         )
@@ -204,7 +205,7 @@ def _size(iterable: object) -> int | None:
 
 
 @final
-class _Meter:
+class _StepMeter:
     """Measures steps, and waits for the device only at those that are samples.
 
     The loop calls `begin_input`, `end_input`, `show` and `end_step` in this order.
@@ -350,7 +351,7 @@ def make_display(
     description: str,
     total: int | None,
     every: float,
-) -> _BarDisplay | _LineDisplay:
+) -> TimedDisplay:
     """Returns a bar for a terminal, else lines.
 
     Args:
@@ -362,12 +363,53 @@ def make_display(
     import rich.console
 
     console = console or rich.console.Console(file=sys.stderr)
-    kind = _BarDisplay if console.is_terminal else _LineDisplay
-    return kind(console, description, total, every)
+    if console.is_terminal:
+        return _BarDisplay(console, description, total)
+    return _LineDisplay(console, description, total, every)
+
+
+class TimedDisplay(abc.ABC):
+    """Shows a meter every so many seconds, and at the end; abstract.
+
+    Args:
+        total: the number of steps, if it is known.
+        every: the time between two pictures.
+        first: when the first picture may be shown.
+    """
+
+    def __init__(self, total: int | None, every: float, first: float) -> None:
+        self._total = total
+        self._every = every
+        self._next = first
+
+    def update(self, meter: Meter) -> None:
+        """Shows the meter if it is time."""
+        now = time.perf_counter()
+        if now >= self._next:
+            self._next = now + self._every
+            self._show(meter)
+
+    def close(self, meter: Meter) -> None:
+        """Shows the meter for the last time, and leaves it on the screen."""
+        self._show(meter)
+        self._end()
+
+    def _show(self, meter: Meter) -> None:
+        launcher.report(meter.steps, self._total)
+        told = (str(meter.times()), _format_values(meter.values))
+        self._draw(meter, "; ".join(t for t in told if t))
+
+    @abc.abstractmethod
+    def _draw(self, meter: Meter, told: str) -> None:
+        """Shows how many steps there were, and what is told of them."""
+
+    @abc.abstractmethod
+    def _end(self) -> None:
+        """Frees the screen."""
 
 
 @final
-class _LineDisplay:
+class _LineDisplay(TimedDisplay):
     """Prints a line every few seconds, and one at the end."""
 
     def __init__(
@@ -377,39 +419,22 @@ class _LineDisplay:
         total: int | None,
         every: float,
     ) -> None:
+        super().__init__(total, every, time.perf_counter() + every)
         self._file = console.file
-        self._description = description
-        self._total = total
-        self._every = every
-        self._next = time.perf_counter() + every
+        self._head = f"{description}: " if description else ""
 
-    def update(self, meter: Meter) -> None:
-        """Prints a line if it is time."""
-        now = time.perf_counter()
-        if now >= self._next:
-            self._next = now + self._every
-            self._print(meter)
-
-    def close(self, meter: Meter) -> None:
-        """Prints the last line."""
-        self._print(meter)
-
-    def _print(self, meter: Meter) -> None:
-        launcher.report(meter.steps, self._total)
+    def _draw(self, meter: Meter, told: str) -> None:
         of = "" if self._total is None else f"/{self._total}"
-        told = [
-            f"{meter.steps}{of} {meter.unit}",
-            str(meter.times()),
-            _format_values(meter.values),
-        ]
-        line = "; ".join(t for t in told if t)
-        head = f"{self._description}: " if self._description else ""
-        self._file.write(f"{head}{line}\n")
+        rest = f"; {told}" if told else ""
+        self._file.write(f"{self._head}{meter.steps}{of} {meter.unit}{rest}\n")
         self._file.flush()
+
+    def _end(self) -> None:
+        pass
 
 
 @final
-class _BarDisplay:
+class _BarDisplay(TimedDisplay):
     """Draws a bar and a line below it.
 
     The loop itself draws, at most every `_REFRESH_SECONDS`: there is no thread that
@@ -417,18 +442,13 @@ class _BarDisplay:
     """
 
     def __init__(
-        self,
-        console: rich.console.Console,
-        description: str,
-        total: int | None,
-        every: float,
+        self, console: rich.console.Console, description: str, total: int | None
     ) -> None:
         import rich.live
         import rich.markup
         import rich.progress
 
-        self._total = total
-        self._next = 0.0
+        super().__init__(total, _REFRESH_SECONDS, 0.0)
         self._bar = rich.progress.Progress(
             rich.progress.TextColumn("{task.description}"),
             rich.progress.BarColumn(),
@@ -442,29 +462,16 @@ class _BarDisplay:
         self._live = rich.live.Live(self._bar, console=console, auto_refresh=False)
         self._live.start()
 
-    def update(self, meter: Meter) -> None:
-        """Draws the bar if it is time."""
-        now = time.perf_counter()
-        if now >= self._next:
-            self._next = now + _REFRESH_SECONDS
-            self._draw(meter)
-
-    def close(self, meter: Meter) -> None:
-        """Draws the bar for the last time, and leaves it on the screen."""
-        self._draw(meter)
-        self._live.stop()
-
-    def _draw(self, meter: Meter) -> None:
+    def _draw(self, meter: Meter, told: str) -> None:
         import rich.console
         import rich.text
 
-        launcher.report(meter.steps, self._total)
-        told = "; ".join(
-            t for t in (str(meter.times()), _format_values(meter.values)) if t
-        )
         below = rich.text.Text(told, no_wrap=True, overflow="ellipsis")
         self._bar.update(self._task, completed=meter.steps)
         self._live.update(rich.console.Group(self._bar, below), refresh=True)
+
+    def _end(self) -> None:
+        self._live.stop()
 
 
 publish("unisono.train", Progress, StepTimes)

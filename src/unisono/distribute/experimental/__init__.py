@@ -11,8 +11,8 @@ from unisono._src.foundation.options import (
     CommunicationImplementation as CollectiveCommunication,
 )
 from unisono._src.foundation.options import collective_hints as CollectiveHints
-from unisono._src.strategies.central import CentralStorageStrategy
 from unisono._src.strategies.function_contexts import ValueContext
+from unisono._src.strategies.mirrored import CentralStorageStrategy
 
 if _typing.TYPE_CHECKING:
     from unisono._src.saving.preemption import (
