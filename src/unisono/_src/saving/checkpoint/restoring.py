@@ -104,7 +104,7 @@ class Restoration:
     """
 
     def __init__(
-        self, path: pathlib.Path, root: Any, meeting: worker_meeting.Meeting
+        self, path: pathlib.Path, root: object, meeting: worker_meeting.Meeting
     ) -> None:
         # Over until it has begun, so that `__del__` is silent if this fails.
         self.is_over = True
@@ -211,7 +211,7 @@ class Restoration:
         matches.append(_Match(key, entry, slot, gap))
         return True
 
-    def _new_slot(self, obj: Any, name: str, at: int) -> StateSlot | None:
+    def _new_slot(self, obj: object, name: str, at: int) -> StateSlot | None:
         """Returns a slot for a value that an object lacks, or None if it must wait.
 
         Plain values and arrays can be set at once; a variable is the program's to make.
@@ -376,7 +376,9 @@ class Restoration:
 
     # Objects that appear later.
 
-    def restore_new_objects(self, owner: Any = None, name: str | None = None) -> None:
+    def restore_new_objects(
+        self, owner: object = None, name: str | None = None
+    ) -> None:
         """Restores the objects that have appeared since.
 
         Args:
@@ -399,7 +401,7 @@ class Restoration:
                 self.gaps.append(gap)
                 self._watch(gap)
 
-    def look_again(self, owner: Any) -> None:
+    def look_again(self, owner: object) -> None:
         """Restores new variables of a library's object, and watches for the rest."""
         if self.is_over:
             return
@@ -457,7 +459,7 @@ class Restoration:
                     left.append(child.obj)
         return left
 
-    def _was_given(self, obj: Any) -> bool:
+    def _was_given(self, obj: object) -> bool:
         # An id can be used again after its object is gone, hence the second test.
         obj = _strip(obj)
         known = self.given.get(id(obj))
@@ -533,12 +535,12 @@ def _check_same(
     )
 
 
-def _is_of(gap: _Gap, owner: Any) -> bool:
+def _is_of(gap: _Gap, owner: object) -> bool:
     """Whether the name of a gap is that of an attribute of an object."""
     return any(obj is owner for obj in deferred_restore.owners(gap.owner.obj))
 
 
-def _strip(obj: Any) -> Any:
+def _strip(obj: object) -> Any:
     """Returns the library's variable that an object stands for, or the object."""
     return obj.owner if isinstance(obj, library_hooks.Held) else obj
 
@@ -552,7 +554,7 @@ def _find_place(match: _Match) -> tuple[Any, str]:
     return obj, ""
 
 
-def _make_reference(obj: Any) -> Callable[[], Any]:
+def _make_reference(obj: object) -> Callable[[], Any]:
     """Returns a weak reference to an object, or a strong one if it has no weak ones."""
     try:
         return weakref.ref(obj)
