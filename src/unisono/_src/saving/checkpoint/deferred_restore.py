@@ -8,10 +8,17 @@ afterwards it has its own class again.
 from __future__ import annotations
 
 import functools
+import weakref
 from typing import Any, Protocol, TypeVar, cast
 
 from unisono._src.foundation import library_hooks
 from unisono._src.saving.checkpoint import object_graph
+
+# Which restore has given an object its value last. Of several restores the one that was
+# called last decides, as in TensorFlow, also if an object appears later and an earlier
+# restore has a value for it, too. For an object, or an attribute of one by its name: a
+# reference to the object, because ids are used again, and the number of the restore.
+_last_restores: dict[tuple[int, str], tuple[weakref.ref[object], int]] = {}
 
 
 class Waiting(Protocol):
@@ -136,3 +143,26 @@ def unwatch(owner: object, name: str, restoration: Waiting) -> None:
     before = vars(type(owner)).get("_unisono_class")
     if before is not None:
         owner.__class__ = before
+
+
+def is_due(obj: object, name: str, number: int) -> bool:
+    """Whether neither this restore nor a later one has given the value so far.
+
+    Args:
+        obj: the object that has the value.
+        name: the name of the attribute that is the value; "" for the object itself.
+        number: the number of the restore.
+    """
+    known = _last_restores.get((id(obj), name))
+    return known is None or known[0]() is not obj or known[1] < number
+
+
+def note_restored(obj: object, name: str, number: int) -> None:
+    """Records that a restore has given a value; arguments as for `is_due`."""
+    key = (id(obj), name)
+    try:
+        # It goes with its object; a list or dict has no references of this kind.
+        reference = weakref.ref(obj, lambda _: _last_restores.pop(key, None))
+    except TypeError:
+        return
+    _last_restores[key] = (reference, number)

@@ -34,11 +34,6 @@ from unisono._src.state import holding, storage
 _log = logging.getLogger("unisono")
 _T = TypeVar("_T")
 _restore_numbers = itertools.count(1)
-# Which restore has given an object its value last. Of several restores the one that was
-# called last decides, as in TensorFlow, also if an object appears later and an earlier
-# restore has a value for it, too. For an object, or an attribute of one by its name: a
-# reference to the object, because ids are used again, and the number of the restore.
-_last_restores: dict[tuple[int, str], tuple[weakref.ref[object], int]] = {}
 
 
 @final
@@ -74,7 +69,7 @@ class _Match(NamedTuple):
 # stay as gaps. A gap is closed when its attribute is set (`deferred_restore`), when a
 # library's object is built (`look_again`), or by the next save, sync or question. A
 # later restore of the same names ends it; otherwise both go on, and an object that both
-# have a value for gets that of the later one (`_is_due`).
+# have a value for gets that of the later one (`deferred_restore`).
 class Restoration:
     """The restore of one checkpoint, which goes on as objects appear.
 
@@ -283,7 +278,7 @@ class Restoration:
             objects = [match.slot.get() for match in matches]
             server_values.remember(self.manifest, objects)
         for match in matches:
-            _note_restored(*_find_place(match), self.number)
+            deferred_restore.note_restored(*_find_place(match), self.number)
         for match in given:
             self._record(match)
 
@@ -292,7 +287,7 @@ class Restoration:
         found: dict[tuple[int, str], _Match] = {}
         for match in matches:
             obj, name = _find_place(match)
-            if _is_due(obj, name, self.number):
+            if deferred_restore.is_due(obj, name, self.number):
                 found.setdefault((id(obj), name), match)
         return list(found.values())
 
@@ -573,26 +568,3 @@ def _name_nodes(nodes: tuple[manifest.ObjectNode, ...]) -> dict[int, str]:
                 names[child] = f"{names[at]}.{name}"
                 queue.append(child)
     return names
-
-
-def _is_due(obj: object, name: str, number: int) -> bool:
-    """Whether neither this restore nor a later one has given the value so far.
-
-    Args:
-        obj: the object that has the value.
-        name: the name of the attribute that is the value; "" for the object itself.
-        number: the number of the restore.
-    """
-    known = _last_restores.get((id(obj), name))
-    return known is None or known[0]() is not obj or known[1] < number
-
-
-def _note_restored(obj: object, name: str, number: int) -> None:
-    """Records that a restore has given a value; arguments as for `_is_due`."""
-    key = (id(obj), name)
-    try:
-        # It goes with its object; a list or dict has no references of this kind.
-        reference = weakref.ref(obj, lambda _: _last_restores.pop(key, None))
-    except TypeError:
-        return
-    _last_restores[key] = (reference, number)
