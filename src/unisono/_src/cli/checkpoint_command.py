@@ -162,7 +162,7 @@ def _clean_text(text: str) -> str:
     return shown if len(shown) <= _MOST_SHOWN else shown[: _MOST_SHOWN - 1] + "…"
 
 
-def _print(table: Any) -> None:
+def _print(table: object) -> None:
     import rich.console
 
     rich.console.Console(markup=False, highlight=False).print(table)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, SupportsInt
 
 from unisono._src.foundation.public_names import publish
 
@@ -161,7 +161,7 @@ def _tasks(job: object, tasks: object) -> dict[int, str]:
     return indexed
 
 
-def _index(job: object, index: Any) -> int:
+def _index(job: object, index: str | SupportsInt) -> int:
     try:
         number = int(index)
     except (TypeError, ValueError):

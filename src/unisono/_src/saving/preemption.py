@@ -231,7 +231,7 @@ class PreemptionCheckpointHandler:
         self._count(begun)
         return result
 
-    def save_checkpoint_if_preempted(self, *args: Any, **kwargs: Any) -> None:
+    def save_checkpoint_if_preempted(self, *args: object, **kwargs: object) -> None:
         """Saves and exits if a worker is about to end; an alternative to `run`.
 
         Every worker must call it equally often, such as after each step. Each call
@@ -326,7 +326,7 @@ class PreemptionCheckpointHandler:
         self._former_handler = signal.getsignal(signal.SIGTERM) or signal.SIG_DFL
         signal.signal(signal.SIGTERM, self._on_signal)
 
-    def _on_signal(self, number: int, frame: Any) -> None:
+    def _on_signal(self, number: int, frame: object) -> None:
         # It only notes the time: a signal can come while any lock is held.
         if self._noticed_at is None:
             self._noticed_at = time.monotonic()

@@ -1,6 +1,7 @@
 """Starts JAX's coordination service in a process of its own, and reaches it.
 
-The options for mutual TLS between workers and the service come from JAX's.
+The options for mutual TLS between workers and the service come from JAX's. Here two
+processes that say that they are the same worker are found.
 """
 
 from __future__ import annotations
@@ -20,6 +21,11 @@ from unisono._src.cluster import launcher_pipes
 from unisono._src.foundation import errors
 from unisono._src.workers import coordination_service
 
+# Where workers publish their records in the service; and beside them, so that it is
+# read with them, which index two processes have.
+RECORDS = "unisono/guard/worker"
+CLAIMED_TWICE = f"{RECORDS}/claimed twice"
+_CLAIMS = "unisono/claims/"
 # After how long without a sign of life JAX gives a worker up. The guard finds a lost
 # worker much earlier.
 HEARTBEAT_SECONDS = 100
@@ -152,7 +158,7 @@ def start_service(
         process.wait()
         if said.startswith(_TAKEN):
             first = said.removeprefix(_TAKEN).decode("utf-8", "replace").strip()
-            raise claimed_twice_error("0", f"{first}, and {name_process()}")
+            raise claimed_twice_error(f"0 {first}, and {name_process()}")
         raise errors.WorkerLostError(
             f"The coordination service could not listen at {address}; see what it "
             "printed. Is the port taken, is another process the first worker, too, or "
@@ -165,7 +171,7 @@ def start_service(
 
 
 def read_claim(service: subprocess.Popen[bytes]) -> str | None:
-    """Returns the name of a process that wants to be the first worker, too, if any.
+    """Returns the note about a process that wants to be the first worker, too, if any.
 
     Args:
         service: the process of the service, which tells each of them once.
@@ -175,7 +181,8 @@ def read_claim(service: subprocess.Popen[bytes]) -> str | None:
         return None
     # It writes a whole line at once; nothing comes when it is gone.
     found = os.read(service.stdout.fileno(), 1024)
-    return found.decode("utf-8", "replace").strip() or None
+    rival = found.decode("utf-8", "replace").strip()
+    return f"0 {name_process()}, and {rival}" if rival else None
 
 
 def name_process() -> str:
@@ -183,13 +190,38 @@ def name_process() -> str:
     return f"process {os.getpid()} on {socket.gethostname()}"
 
 
-def claimed_twice_error(worker: str, processes: str) -> errors.WorkerError:
+def claim(client: CoordinationClient, worker: int) -> errors.WorkerError | None:
+    """Tells all workers which process a worker is, and if there are two.
+
+    JAX takes the second one for the first, started again. Then one of them is aborted,
+    and the other waits for ever. Of two processes with index 0 the second does not come
+    here, because it cannot listen; see `start_service`.
+
+    Args:
+        client: JAX's client of the coordination service, which has joined.
+        worker: the number of this worker.
+
+    Returns:
+        The error about another process that is the same worker; None if there is none.
+    """
+    own, place = name_process(), f"{_CLAIMS}{worker}"
+    try:
+        # The first one wins; a second one may not write here.
+        client.key_value_set(place, own)
+    except RuntimeError:
+        note = f"{worker} {client.key_value_try_get(place)}, and {own}"
+        client.key_value_set(CLAIMED_TWICE, note, allow_overwrite=True)
+        return claimed_twice_error(note)
+    return None
+
+
+def claimed_twice_error(note: str) -> errors.WorkerError:
     """Returns the error about two processes that are the same worker.
 
     Args:
-        worker: the number of the worker.
-        processes: the names of both.
+        note: the number of the worker, and the names of both processes.
     """
+    worker, _, processes = note.partition(" ")
     return errors.WorkerError(
         f"Two processes say that they are worker {worker}: {processes}. Each worker "
         "needs an index of its own in TF_CONFIG (or its resolver). Is a program of an "

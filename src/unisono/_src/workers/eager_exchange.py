@@ -73,7 +73,7 @@ def gather(topology: Topology, point: str, arrays: Sequence[Any]) -> list[list[A
             for t, (h, _), read in zip(texts, sizes, heads, strict=True)]  # fmt: skip
 
 
-def broadcast_first(topology: Topology, point: str, value: Any) -> Any:
+def broadcast_first(topology: Topology, point: str, value: object) -> Any:
     """Returns the value of worker 0 on every worker.
 
     Args:
@@ -101,7 +101,9 @@ def broadcast_first(topology: Topology, point: str, value: Any) -> Any:
     return _from_bits(found, _key_name(value))
 
 
-def is_same(topology: Topology, point: str, value: Any, is_valid: bool = True) -> bool:
+def is_same(
+    topology: Topology, point: str, value: object, is_valid: bool = True
+) -> bool:
     """Whether all workers have the same value, bit by bit, and call it valid."""
     bits = np.ascontiguousarray(np.asarray(_to_bits(value)))
     # A checksum travels instead of the value, which may be large.
@@ -110,14 +112,14 @@ def is_same(topology: Topology, point: str, value: Any, is_valid: bool = True) -
     return all(np.array_equal(m, every[0]) and m[1] for m in every)
 
 
-def _to_bits(x: Any) -> Any:
+def _to_bits(x: object) -> Any:
     """Returns the data of a random key, which NumPy cannot hold, or else `x` itself."""
     if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         return jax.random.key_data(x)
     return x
 
 
-def _key_name(x: Any) -> str | None:
+def _key_name(x: object) -> str | None:
     """Returns the algorithm of a random key; None for another array."""
     if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         return str(jax.random.key_impl(x))

@@ -12,8 +12,13 @@ from typing import final
 
 from unisono._src.cluster import launcher_pipes
 from unisono._src.foundation import errors
-from unisono._src.workers import coordination_client, worker_claims, worker_records
-from unisono._src.workers.coordination_client import CoordinationClient
+from unisono._src.workers import worker_records
+from unisono._src.workers.coordination_client import (
+    CLAIMED_TWICE,
+    RECORDS,
+    CoordinationClient,
+    claimed_twice_error,
+)
 from unisono._src.workers.failure_detector import FailureDetector
 from unisono._src.workers.step_comparison import StepComparison
 from unisono._src.workers.worker_records import LEFT, OwnRecord
@@ -61,8 +66,8 @@ class Peers:
         limits: how long to wait for them.
         own: the record of this worker; an error that is found goes there.
         steps: compares the steps of the workers.
-        find_rival: returns the name of another process that is the same worker and has
-            not joined, if there is one.
+        read_claim: returns a note about another process that is the same worker and
+            has not joined, if there is one.
 
     Attributes:
         is_claimed_twice: whether another process is the same worker as this one.
@@ -77,14 +82,14 @@ class Peers:
         limits: WaitLimits,
         own: OwnRecord,
         steps: StepComparison,
-        find_rival: Callable[[], str | None],
+        read_claim: Callable[[], str | None],
     ) -> None:
         self.is_claimed_twice = False
         self._client = client
         self._limits = limits
         self._own = own
         self._steps = steps
-        self._find_rival = find_rival
+        self._read_claim = read_claim
         now = time.monotonic()
         others = [i for i in range(workers) if i != own.worker]
         self._records = {i: worker_records.WorkerRecord(i, now) for i in others}
@@ -116,20 +121,19 @@ class Peers:
     def exchange(self) -> None:
         """Publishes this worker's record, reads the others', and judges them."""
         self._own.publish()
-        rival = self._find_rival()
-        if rival is not None:
-            own = coordination_client.name_process()
-            worker_claims.tell(self._client, self._own.worker, own, rival)
+        claim = self._read_claim()
+        if claim is not None:
+            self._client.key_value_set(CLAIMED_TWICE, claim, allow_overwrite=True)
         with self._lock:
             # What a worker published before its end says more than the launcher knows.
             # So the records are read after the launcher was heard.
             heard, now = dict(self._heard), time.monotonic()
             self._looks.note(now, self._records.values())
-            for key, text in self._client.key_value_dir_get(worker_records.PLACE):
+            for key, text in self._client.key_value_dir_get(RECORDS):
                 worker = key.rpartition("/")[2]
                 if worker.isdigit() and int(worker) in self._records:
                     self._records[int(worker)].read(text, now)
-                elif key == worker_claims.NOTE:
+                elif key == CLAIMED_TWICE:
                     self._note_claim(text)
             self._note_endings(heard)
         if self._own.verdict is None:
@@ -138,7 +142,7 @@ class Peers:
             self._own.verdict = self._judge(now, self._limits.stall)
 
     def _note_claim(self, text: str) -> None:
-        found = worker_claims.read(text)
+        found = claimed_twice_error(text)
         self._own.verdict = self._own.verdict or found
         self.is_claimed_twice |= found.worker == self._own.worker
 

@@ -22,7 +22,6 @@ from unisono._src.workers import (
     coordination_client,
     guarded_reads,
     watchdog,
-    worker_claims,
     worker_guard,
 )
 
@@ -191,7 +190,7 @@ def _start_guard(
 ) -> worker_guard.Guard:
     client: Any = jax_internals.distributed_state.client
     made = worker_guard.Guard(
-        client, group.index, group.size, mode, stall_seconds, _find_rival
+        client, group.index, group.size, mode, stall_seconds, _read_claim
     )
 
     def hear(news: launcher_pipes.Told) -> None:
@@ -337,7 +336,7 @@ def _initialize(group: ProcessGroup, limit: float) -> None:
 def _claim_index(group: ProcessGroup) -> None:
     """Raises if another process has joined as the same worker."""
     client: Any = jax_internals.distributed_state.client
-    found = worker_claims.claim(client, group.index)
+    found = coordination_client.claim(client, group.index)
     if found is not None:
         _leave_without_a_word()
         raise found
@@ -354,8 +353,8 @@ def _leave_without_a_word() -> None:
     state.client = None
 
 
-def _find_rival() -> str | None:
-    """Returns the name of another process that is the first worker, if there is one."""
+def _read_claim() -> str | None:
+    """Returns a note about another process that is the first worker, if any."""
     service = _started.service
     return None if service is None else coordination_client.read_claim(service)
 
@@ -364,10 +363,9 @@ def _why_not_joined(
     group: ProcessGroup, limit: float, until: float
 ) -> errors.WorkerError | None:
     """Returns the reason why this worker shall not wait for the others any more."""
-    rival = _find_rival()
-    if rival is not None:
-        own = coordination_client.name_process()
-        return coordination_client.claimed_twice_error("0", f"{own}, and {rival}")
+    claim = _read_claim()
+    if claim is not None:
+        return coordination_client.claimed_twice_error(claim)
     for ending in launcher_pipes.NEWS.endings:
         if (ending.job, ending.index) in group.tasks:
             worker = group.tasks.index((ending.job, ending.index))

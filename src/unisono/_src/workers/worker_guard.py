@@ -18,18 +18,29 @@ import time
 from collections.abc import Callable
 from typing import final
 
+import jax
+
 from unisono._src.cluster import launcher_pipes
+from unisono._src.foundation import errors
 from unisono._src.workers.coordination_client import CoordinationClient
 from unisono._src.workers.peers import Peers, WaitLimits
 from unisono._src.workers.process_exit import ExitHooks
 from unisono._src.workers.step_agreement import StepAgreement, StepForecast
 from unisono._src.workers.step_comparison import StepComparison
 from unisono._src.workers.step_ledger import StepLedger
-from unisono._src.workers.step_results import RESULT_SECONDS, StepResults
 from unisono._src.workers.worker_connections import WorkerConnections
 from unisono._src.workers.worker_records import OwnRecord
 
 OFF, ASYNC, STRICT = "off", "async", "strict"
+# A result may still come so long after a peer was found to be gone, because other steps
+# are in flight.
+_RESULT_SECONDS = 0.5
+# A wait for a result sleeps this part of the time that it has lasted, between these
+# limits. So it lasts about a hundredth longer than without the guard.
+_SLEEP_PART, _SLEEP_LEAST, _SLEEP_MOST = 0.02, 5e-5, 0.02
+# The thread takes so many looks at the newest arrays, which the program may replace and
+# delete at any time.
+_GLANCES = 5
 
 
 def check_mode(mode: str) -> str:
@@ -42,6 +53,78 @@ def check_mode(mode: str) -> str:
 
 
 @final
+class StepResults:
+    """The results of this worker's steps.
+
+    Args:
+        own: the record of this worker.
+        peers: the other workers.
+
+    Attributes:
+        waits_in_python: whether this worker waits for results in Python.
+        newest: the newest results of a step, for the thread that watches: a list of
+            cells with an `array` each, or a tree of arrays.
+    """
+
+    def __init__(self, own: OwnRecord, peers: Peers) -> None:
+        self.waits_in_python = False
+        self.newest: object = None
+        self._own = own
+        self._peers = peers
+
+    def wait_for(self, array: jax.Array) -> None:
+        """Waits until an array is computed, if this worker waits in Python.
+
+        Raises:
+            WorkerError: a worker is gone, and the array does not come.
+        """
+        own = self._own
+        found = own.verdict
+        if isinstance(found, errors.WorkerMismatchError) and not own.has_noticed:
+            # The program learns it as early as it can. Afterwards it may read what was
+            # computed before: the ledger tells which steps were right.
+            raise own.notice(found)
+        if not self.waits_in_python:
+            return
+        # JAX's declaration of arrays leaves `is_ready` out.
+        is_ready: Callable[[], bool] = array.is_ready  # type: ignore[attr-defined]
+        if is_ready():
+            return
+        # JAX would wait in native code, which Python cannot interrupt. A thread that
+        # did so for this one could come back while Python ends, which aborts.
+        since, gone_since = time.monotonic(), float("inf")
+        while not is_ready():
+            now = time.monotonic()
+            if own.verdict is not None:
+                gone_since = min(gone_since, now)
+                if now > gone_since + _RESULT_SECONDS:
+                    raise own.notice(own.verdict)
+            pause = _SLEEP_PART * (now - since)
+            time.sleep(min(max(pause, _SLEEP_LEAST), _SLEEP_MOST))
+
+    def look_at_newest(self) -> None:
+        """Notices that a step has failed, for a program that reads no results.
+
+        An array that depends on a failed one has failed, too, so the newest ones tell
+        about all steps before.
+        """
+        for _ in range(_GLANCES):
+            if self._own.verdict is not None:
+                return
+            try:
+                for x in _arrays_of(self.newest):
+                    if x.is_ready():  # type: ignore[attr-defined]
+                        x.block_until_ready()
+                return
+            except Exception as error:
+                # The next step may have taken the array over meanwhile.
+                found = self._peers.find_reason(error)
+                if isinstance(found, errors.WorkerError):
+                    self._own.verdict = self._own.verdict or found
+                    return
+
+
+@final
 class Guard:
     """Watches the other workers of the group.
 
@@ -51,8 +134,8 @@ class Guard:
         workers: the number of all workers.
         mode: ``"async"`` or ``"strict"``.
         stall_seconds: how long a worker may be behind the others.
-        find_rival: returns the name of another process that is the same worker and has
-            not joined, if there is one.
+        read_claim: returns a note about another process that is the same worker and
+            has not joined, if there is one.
 
     Attributes:
         stall_seconds: how long a worker may be behind the others.
@@ -70,14 +153,14 @@ class Guard:
         workers: int,
         mode: str,
         stall_seconds: float,
-        find_rival: Callable[[], str | None] = lambda: None,
+        read_claim: Callable[[], str | None] = lambda: None,
     ) -> None:
         limits = WaitLimits.of(workers, stall_seconds)
         self.stall_seconds = stall_seconds
         self.steps = StepComparison(client, worker, limits.tick / 10)
         self._history = self.steps.history
         self.own = OwnRecord(client, worker, self._history)
-        self.peers = Peers(client, workers, limits, self.own, self.steps, find_rival)
+        self.peers = Peers(client, workers, limits, self.own, self.steps, read_claim)
         self.results = StepResults(self.own, self.peers)
         self.connections = WorkerConnections(client, worker)
         # Whether all workers agree on each step before they take it.
@@ -250,5 +333,13 @@ class _WatchThread:
         now = time.monotonic()
         if self._guard.own.verdict is not None:
             self._found_at = self._found_at or now
-            if now > self._found_at + RESULT_SECONDS:
+            if now > self._found_at + _RESULT_SECONDS:
                 self._guard.connections.shut()
+
+
+def _arrays_of(values: object) -> list[jax.Array]:
+    """Returns the arrays of cells, or of a tree, that no other step has taken over."""
+    if isinstance(values, list) and values and hasattr(values[0], "array"):
+        values = [cell.array for cell in values]
+    arrays = [x for x in jax.tree.leaves(values) if isinstance(x, jax.Array)]
+    return [x for x in arrays if not x.is_deleted()]

@@ -19,6 +19,7 @@ from typing import Any, Protocol, final
 
 from unisono._src.foundation import errors, jax_internals
 from unisono._src.workers import watchdog
+from unisono._src.workers.coordination_client import CoordinationClient
 
 # In characters. A text in JSON takes up to twelve for each of its own.
 _LARGEST_NOTE = 1 << 19
@@ -87,21 +88,20 @@ class Board:
             return [note]
         # The note of the round before: the others may read it until they post in this
         # one.
-        client, before = jax_internals.distributed_state.client, self._last
+        before = self._last
         self._set(number, note)
         limit = self._seconds if seconds is None else seconds
         found = [
-            note if i == own else self._wait(client, number, i, limit)
+            note if i == own else self._wait(number, i, limit)
             for i in range(self._group.workers)
         ]
         # All have posted in this round, so all have read the notes of the last one.
-        _delete(client, before)
+        _delete(before)
         return found
 
     def find_silent(self) -> list[int]:
         """Returns the workers that have posted nothing in the latest round yet."""
-        # JAX has no public way to the client of its coordination service.
-        client: Any = jax_internals.distributed_state.client
+        client = _find_client()
         silent = []
         for worker in range(self._group.workers):
             if worker == self._group.worker:
@@ -134,24 +134,23 @@ class Board:
             self._set(next(self._rounds), note)
 
     def _set(self, number: int, note: str) -> None:
-        client: Any = jax_internals.distributed_state.client
         self._last = self._place(number, self._group.worker)
-        client.key_value_set(self._last, note)
+        _find_client().key_value_set(self._last, note)
 
     def clear(self) -> None:
         """Deletes this worker's last note; call it when all workers have read it."""
         place, self._last = self._last, None
-        _delete(jax_internals.distributed_state.client, place)
+        _delete(place)
 
     def _place(self, number: int, worker: int) -> str:
         return f"unisono/board/{self._topic}/{number}/{worker}"
 
-    def _wait(self, client: Any, number: int, worker: int, seconds: float) -> str:
-        place = self._place(number, worker)
+    def _wait(self, number: int, worker: int, seconds: float) -> str:
+        client, place = _find_client(), self._place(number, worker)
         until = time.monotonic() + seconds
         while True:
             try:
-                return str(client.blocking_key_value_get(place, _POLL_MILLISECONDS))
+                return client.blocking_key_value_get(place, _POLL_MILLISECONDS)
             except RuntimeError:
                 if self._cancelled:
                     raise Cancelled(self._topic) from None
@@ -160,7 +159,7 @@ class Board:
                     continue
                 # The worker may have posted the note just before its end.
                 with contextlib.suppress(RuntimeError):
-                    return str(client.key_value_try_get(place))
+                    return client.key_value_try_get(place)
                 if found is not None:
                     raise watchdog.notice(found) from None
                 raise errors.WorkerStalledError(
@@ -170,10 +169,17 @@ class Board:
                 ) from None
 
 
-def _delete(client: Any, place: str | None) -> None:
+def _find_client() -> CoordinationClient:
+    # JAX has no public way to the client of its coordination service.
+    found: Any = jax_internals.distributed_state.client
+    client: CoordinationClient = found
+    return client
+
+
+def _delete(place: str | None) -> None:
     if place is not None:
         with contextlib.suppress(RuntimeError):
-            client.key_value_delete(place)
+            _find_client().key_value_delete(place)
 
 
 @final

@@ -15,11 +15,9 @@ from typing import final
 
 from unisono._src.cluster import launcher_pipes
 from unisono._src.foundation import errors
-from unisono._src.workers.coordination_client import CoordinationClient
+from unisono._src.workers.coordination_client import RECORDS, CoordinationClient
 from unisono._src.workers.step_history import StepHistory
 
-# Where workers publish their records in the coordination service.
-PLACE = "unisono/guard/worker"
 RUNS, FAILED, LEFT = "runs", "failed", "left"
 # A worker publishes so many of its last steps.
 TOLD = 16
@@ -77,7 +75,7 @@ class OwnRecord:
             # It changes each time, so that the record is a sign of life.
             self._beats += 1
             self._client.key_value_set(
-                f"{PLACE}/{self.worker}", clean(self._write()), allow_overwrite=True
+                f"{RECORDS}/{self.worker}", clean(self._write()), allow_overwrite=True
             )
 
     def try_publish(self) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import unisono as uni
 from unisono._src.cluster import accelerators, untrusted
-from unisono._src.cluster.resolvers import hostlist
+from unisono._src.cluster.resolvers import slurm
 
 SlurmClusterResolver = uni.distribute.cluster_resolver.SlurmClusterResolver
 
@@ -183,7 +183,7 @@ def test_a_port_beyond_the_last_is_refused(step):
 
 @hypothesis.given(st.text("n0123456789[]-,x() ", max_size=40))
 def test_any_list_of_hosts_is_read_or_refused_in_words(text):
-    for expand in (hostlist.expand_hosts, hostlist.expand_counts):
+    for expand in (slurm.expand_hosts, slurm.expand_counts):
         try:
             found = expand("SLURM_X", text)
         except ValueError as error:
@@ -199,8 +199,8 @@ def test_any_list_of_hosts_is_read_or_refused_in_words(text):
 def test_a_compressed_list_stands_for_its_hosts(numbers, width):
     hosts = sorted({f"n{str(i).zfill(width)}" for i in numbers})
     compressed = "n[" + ",".join(h[1:] for h in hosts) + "]"
-    assert hostlist.expand_hosts("X", compressed) == hosts
-    assert hostlist.expand_hosts("X", ",".join(hosts)) == hosts
+    assert slurm.expand_hosts("X", compressed) == hosts
+    assert slurm.expand_hosts("X", ",".join(hosts)) == hosts
 
 
 def test_explain_names_slurm_s_variables(step):

@@ -49,7 +49,7 @@ class GCEClusterResolver(base.ClusterResolver):
         task_type: str = "worker",
         task_id: int = 0,
         rpc_layer: str | None = "grpc",
-        credentials: Any = "default",
+        credentials: object = "default",
         service: Any = None,
     ) -> None:
         self._project = project

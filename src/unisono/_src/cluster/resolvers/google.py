@@ -15,7 +15,7 @@ def make_service(
     resolver: str,
     api: str,
     version: str,
-    credentials: Any,
+    credentials: object,
     discovery_url: str | None = None,
 ) -> Any:
     """Returns a service of ``googleapiclient``.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from unisono._src.cluster import cluster_tasks, untrusted
@@ -109,7 +109,7 @@ class MPIClusterResolver(base.ClusterResolver):
         return {"": self._source, "rpc_layer": base.CONSTRUCTOR}
 
 
-def _check_hosts(hosts: Any) -> list[str]:
+def _check_hosts(hosts: Iterable[str]) -> list[str]:
     try:
         # Iterated, one name would be a list of letters.
         if not isinstance(hosts, str | bytes):

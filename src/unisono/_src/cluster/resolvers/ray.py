@@ -59,7 +59,7 @@ class RayClusterResolver(base.ClusterResolver):
         group: str = "workers",
         rpc_layer: str | None = None,
         timeout_seconds: float = 60.0,
-        client: Any = None,
+        client: object = None,
     ) -> None:
         ray = _find_ray(client)
         if task_id is None or num_workers is None:
@@ -96,7 +96,7 @@ def _find_ray(client: Any) -> Any:
     return ray
 
 
-def _train_rank(ray: Any) -> tuple[int, int]:
+def _train_rank(ray: object) -> tuple[int, int]:
     train = sys.modules.get("ray.train") or getattr(ray, "train", None)
     try:
         context = train.get_context()  # type: ignore[union-attr]

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import json
 import os
-from typing import Any, final
+from typing import Any, SupportsInt, final
 
 from unisono._src.cluster import cluster_tasks, untrusted
 from unisono._src.cluster.resolvers import base
@@ -119,7 +119,7 @@ class TFConfigClusterResolver(base.ClusterResolver):
         return {"": there, **self._sources_if_set(base.PROGRAM, "environment")}
 
 
-def _read_task_id(given: Any) -> int:
+def _read_task_id(given: str | SupportsInt) -> int:
     try:
         return int(given)
     except (TypeError, ValueError, OverflowError):

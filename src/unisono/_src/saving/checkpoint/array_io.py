@@ -9,10 +9,11 @@ from __future__ import annotations
 import pathlib
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
+from jax.sharding import Sharding
 
 from unisono._src.foundation import wide_numbers
 from unisono._src.saving.checkpoint import background
@@ -21,6 +22,10 @@ from unisono._src.workers import process_group
 
 # A smaller array is read whole to the host: its parts are not worth separate reads.
 LARGE_BYTES = 1 << 20
+
+
+# A part of an array: where it begins and ends on each axis.
+_Part: TypeAlias = tuple[tuple[int | None, int | None], ...]
 
 
 def write(directory: pathlib.Path, arrays: Mapping[str, Any]) -> None:
@@ -97,7 +102,9 @@ def _write_with_orbax(directory: pathlib.Path, arrays: Mapping[str, Any]) -> Non
 
 
 def read(
-    directory: pathlib.Path, wanted: Mapping[str, manifest.Entry], shardings: Any = None
+    directory: pathlib.Path,
+    wanted: Mapping[str, manifest.Entry],
+    shardings: Mapping[str, Sharding] | None = None,
 ) -> dict[str, Any]:
     """Reads some of the stored arrays.
 
@@ -124,7 +131,7 @@ def read(
         for name, sharding in (shardings or {}).items()
         if name in alone and alone[name].nbytes >= LARGE_BYTES
     }
-    pieces = {
+    pieces: dict[str, list[_Part]] = {
         name: _local_parts(placed[name], alone[name].shape) if name in placed else [()]
         for name in opened
     }
@@ -140,18 +147,20 @@ def read(
     return found
 
 
-def _local_parts(sharding: Any, shape: tuple[int, ...]) -> list[Any]:
+def _local_parts(sharding: Sharding, shape: tuple[int, ...]) -> list[_Part]:
     """Returns the parts of an array that devices of this process hold, each once."""
     held = sharding.addressable_devices_indices_map(shape).values()
     return list(dict.fromkeys(_part_key(index) for index in held))
 
 
-def _part_key(index: Any) -> tuple[Any, ...]:
+def _part_key(index: tuple[slice, ...] | None) -> _Part:
     # Slices can be hashed from Python 3.12 on only.
-    return tuple((s.start, s.stop) for s in index)
+    return tuple((s.start, s.stop) for s in index or ())
 
 
-def _assemble(sharding: Any, shape: tuple[int, ...], parts: Any) -> jax.Array:
+def _assemble(
+    sharding: Sharding, shape: tuple[int, ...], parts: Mapping[_Part, np.ndarray]
+) -> jax.Array:
     """Returns an array made of the parts that were read, each on its devices."""
     held = sharding.addressable_devices_indices_map(shape)
     for part in parts.values():

@@ -205,7 +205,7 @@ def _call_back(options: CheckpointOptions, path: str) -> None:
         call(path) if takes_path else call()
 
 
-def _is_same(child: Any, value: Any) -> bool:
+def _is_same(child: object, value: object) -> bool:
     """Whether a child is an object, or what a checkpoint sees of it."""
     return child is value or getattr(child, "owner", None) is value
 

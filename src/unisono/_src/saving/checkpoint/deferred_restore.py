@@ -8,10 +8,38 @@ afterwards it has its own class again.
 from __future__ import annotations
 
 import functools
-from typing import Any, cast
+import weakref
+from typing import Any, Protocol, TypeVar, cast
 
 from unisono._src.foundation import library_hooks
 from unisono._src.saving.checkpoint import object_graph
+
+# Which restore has given an object its value last. Of several restores the one that was
+# called last decides, as in TensorFlow, also if an object appears later and an earlier
+# restore has a value for it, too. For an object, or an attribute of one by its name: a
+# reference to the object, because ids are used again, and the number of the restore.
+_last_restores: dict[tuple[int, str], tuple[weakref.ref[object], int]] = {}
+
+
+class Waiting(Protocol):
+    """A restoration with values for attributes that are not there yet."""
+
+    number: int
+    is_over: bool
+
+    def restore_new_objects(
+        self, owner: object = None, name: str | None = None
+    ) -> None:
+        """Restores an attribute that was set."""
+
+    def look_again(self, owner: object) -> None:
+        """Restores what is new below an object."""
+
+    def replaces(self, other: Any) -> bool:
+        """Whether another restoration has nothing to give that this one has not."""
+
+
+_W = TypeVar("_W", bound=Waiting)
 
 
 class Noticing:
@@ -40,7 +68,7 @@ def _reacts_to_subclasses(cls: type) -> bool:
     return any("__init_subclass__" in vars(c) for c in cls.__mro__[:-1])
 
 
-def accepts_attribute(obj: Any, name: str) -> bool:
+def accepts_attribute(obj: object, name: str) -> bool:
     """Whether a restore may set plain data as an attribute that an object lacks.
 
     The name comes from a file, so it must not replace a method of the class.
@@ -62,7 +90,7 @@ def owners(obj: Any) -> list[Any]:
     return [obj] if root is None else [obj, *owners(root)]
 
 
-def watch(owner: Any, name: str, restoration: Any) -> None:
+def watch(owner: Any, name: str, restoration: Waiting) -> None:
     """Calls a restoration when an attribute of an object is set.
 
     Objects that cannot be watched are left alone; the next `save` or `sync` restores
@@ -85,7 +113,7 @@ def watch(owner: Any, name: str, restoration: Any) -> None:
     waits[name] = merge([restoration, *waits.get(name, ())])
 
 
-def merge(restorations: list[Any]) -> list[Any]:
+def merge(restorations: list[_W]) -> list[_W]:
     """Returns those of several restorations that can still restore, newest first.
 
     One that a later restoration replaces is left out.
@@ -98,7 +126,7 @@ def merge(restorations: list[Any]) -> list[Any]:
     ]
 
 
-def unwatch(owner: Any, name: str, restoration: Any) -> None:
+def unwatch(owner: object, name: str, restoration: Waiting) -> None:
     """Stops watching an attribute for a restoration.
 
     An object whose attributes nothing waits for gets its own class again.
@@ -115,3 +143,26 @@ def unwatch(owner: Any, name: str, restoration: Any) -> None:
     before = vars(type(owner)).get("_unisono_class")
     if before is not None:
         owner.__class__ = before
+
+
+def is_due(obj: object, name: str, number: int) -> bool:
+    """Whether neither this restore nor a later one has given the value so far.
+
+    Args:
+        obj: the object that has the value.
+        name: the name of the attribute that is the value; "" for the object itself.
+        number: the number of the restore.
+    """
+    known = _last_restores.get((id(obj), name))
+    return known is None or known[0]() is not obj or known[1] < number
+
+
+def note_restored(obj: object, name: str, number: int) -> None:
+    """Records that a restore has given a value; arguments as for `is_due`."""
+    key = (id(obj), name)
+    try:
+        # It goes with its object; a list or dict has no references of this kind.
+        reference = weakref.ref(obj, lambda _: _last_restores.pop(key, None))
+    except TypeError:
+        return
+    _last_restores[key] = (reference, number)

@@ -64,10 +64,10 @@ class StateSlot:
     put: Callable[[Any], None]
 
 
-def attribute_slot(owner: Any, name: str) -> StateSlot:
+def attribute_slot(owner: object, name: str) -> StateSlot:
     """Returns the slot of an attribute."""
 
-    def put(value: Any) -> None:
+    def put(value: object) -> None:
         try:
             setattr(owner, name, value)
         except AttributeError:  # A frozen dataclass refuses `setattr`.
@@ -81,7 +81,7 @@ def _item_slot(owner: Any, key: Any) -> StateSlot:
 
 
 def _tuple_item_slot(slot: StateSlot, index: int) -> StateSlot:
-    def put(value: Any) -> None:
+    def put(value: object) -> None:
         # A tuple cannot be changed, so a new one goes into the slot of the old one.
         old = slot.get()
         parts = (*old[:index], value, *old[index + 1 :])
@@ -90,10 +90,10 @@ def _tuple_item_slot(slot: StateSlot, index: int) -> StateSlot:
     return StateSlot(lambda: slot.get()[index], put)
 
 
-def fixed_slot(value: Any) -> StateSlot:
+def fixed_slot(value: object) -> StateSlot:
     """Returns the slot of an object that is never replaced."""
 
-    def put(_: Any) -> None:
+    def put(_: object) -> None:
         raise TypeError(
             f"{value!r} cannot be replaced by a restored value; make it a variable."
         )
@@ -115,7 +115,7 @@ class Stateful:
         self.take = take
 
 
-def as_stateful(obj: Any) -> Stateful | None:
+def as_stateful(obj: object) -> Stateful | None:
     """Returns how to get and set an object's state as plain data, or None."""
     if isinstance(obj, np.random.Generator):
         source: Any = obj.bit_generator
@@ -131,19 +131,19 @@ def as_stateful(obj: Any) -> Stateful | None:
     return Stateful(give, take) if callable(give) and callable(take) else None
 
 
-def needs_other_threads(obj: Any) -> bool:
+def needs_other_threads(obj: object) -> bool:
     """Whether other threads must answer to get a state; hold no lock meanwhile."""
     return bool(getattr(type(obj), "_checkpoint_waits", False))
 
 
-def is_array(obj: Any) -> bool:
+def is_array(obj: object) -> bool:
     """Whether an object is an array that a checkpoint can store."""
     if isinstance(obj, jax.Array):
         return True
     return isinstance(obj, np.ndarray) and array_types.is_known(obj.dtype)
 
 
-def leaf_kind(obj: Any) -> str | None:
+def leaf_kind(obj: object) -> str | None:
     """Returns the kind of an object's own value, or None for a node."""
     if isinstance(obj, Variable | library_hooks.Held):
         return manifest.VARIABLE
@@ -159,21 +159,21 @@ def leaf_kind(obj: Any) -> str | None:
     return manifest.STATE if as_stateful(obj) is not None else None
 
 
-def _find_state(obj: Any) -> Any:
+def _find_state(obj: object) -> Any:
     """Returns how checkpoints see an object of a library, or a variable in parts."""
     if isinstance(obj, ShardedVariable):
         return variable_parts.held_parts(obj)
     return library_hooks.find_state(obj)
 
 
-def is_state(obj: Any) -> bool:
+def is_state(obj: object) -> bool:
     """Whether an object belongs in a checkpoint."""
     if isinstance(obj, _NEVER_STATE):
         return False
     return leaf_kind(obj) is not None or _is_node(obj)
 
 
-def _is_node(obj: Any) -> bool:
+def _is_node(obj: object) -> bool:
     if isinstance(obj, dict | list | tuple):
         return True
     if tells_children(obj):
@@ -187,14 +187,14 @@ def tells_children(obj: object) -> bool:
     return any(hasattr(type(obj), name) for name in names)
 
 
-def is_user_object(obj: Any) -> bool:
+def is_user_object(obj: object) -> bool:
     """Whether the class of an object is the program's own, not a library's."""
     package = type(obj).__module__.partition(".")[0]
     is_library = package in sys.stdlib_module_names and package != "__main__"
     return hasattr(obj, "__dict__") and not (is_library or package in _LIBRARIES)
 
 
-def child_slots(obj: Any, slot: StateSlot) -> dict[str, StateSlot]:
+def child_slots(obj: object, slot: StateSlot) -> dict[str, StateSlot]:
     """Returns the slots of a node's children, by name.
 
     Args:
@@ -326,7 +326,7 @@ def _list_rooted(node: RootedNode) -> dict[str, StateSlot]:
     return found
 
 
-def _is_state_attribute(name: str, value: Any) -> bool:
+def _is_state_attribute(name: str, value: object) -> bool:
     """Whether an attribute of a program's own object is state.
 
     Plain data in a private attribute is not: it may be a cache or a setting.
@@ -389,7 +389,7 @@ def _escape(name: str) -> str:
     return name.replace(".", "..").replace("/", ".S")
 
 
-def walk(root: Any) -> list[Found]:
+def walk(root: object) -> list[Found]:
     """Returns every object below a root, nearest first, each object once.
 
     Plain values have no identity: the same number in two places is two values.

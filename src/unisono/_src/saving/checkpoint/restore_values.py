@@ -29,7 +29,7 @@ from unisono._src.values import collectives
 from unisono._src.workers import process_group
 
 
-def can_take(entry: Entry, obj: Any) -> bool:
+def can_take(entry: Entry, obj: object) -> bool:
     """Whether an object is of a kind that can take a value of a checkpoint."""
     if entry.kind == manifest.STATE:
         return object_graph.leaf_kind(obj) == manifest.STATE
@@ -41,7 +41,7 @@ def can_take(entry: Entry, obj: Any) -> bool:
     return obj is None and entry.kind != manifest.VARIABLE
 
 
-def check(key: str, entry: Entry, obj: Any) -> None:
+def check(key: str, entry: Entry, obj: object) -> None:
     """Raises if an object cannot take the value of an entry.
 
     Raises:
@@ -136,7 +136,7 @@ def _own_data(entry: Entry) -> Any:
     return found[index if index < len(found) else 0]
 
 
-def choose_sharding(entry: Entry, obj: Any) -> Any:
+def choose_sharding(entry: Entry, obj: object) -> Any:
     """Returns the sharding with which to read an array, or None to read to the host.
 
     Each device of a split array reads its own part. An array that every device holds is
@@ -162,7 +162,7 @@ def choose_sharding(entry: Entry, obj: Any) -> Any:
     return jax.sharding.SingleDeviceSharding(device)
 
 
-def set_value(entry: Entry, slot: StateSlot, array: Any) -> None:
+def set_value(entry: Entry, slot: StateSlot, array: object) -> None:
     """Sets the object in a slot to a value of a checkpoint.
 
     Args:
@@ -181,7 +181,7 @@ def set_value(entry: Entry, slot: StateSlot, array: Any) -> None:
         _set_array(to_array(entry, array), obj, slot)
 
 
-def to_array(entry: Entry, array: Any) -> Any:
+def to_array(entry: Entry, array: object) -> Any:
     """Returns the array or random key of an entry.
 
     Args:
@@ -195,7 +195,7 @@ def to_array(entry: Entry, array: Any) -> Any:
     return array
 
 
-def _set_plain(value: Any, obj: Any, slot: StateSlot) -> None:
+def _set_plain(value: object, obj: object, slot: StateSlot) -> None:
     """Changes a list or dict to a value, or replaces any other object by it."""
     # Lists and dicts are changed in place, because the program may hold them elsewhere.
     # An empty one in the checkpoint says nothing about variables that are there now.
@@ -210,7 +210,7 @@ def _set_plain(value: Any, obj: Any, slot: StateSlot) -> None:
         slot.put(value)
 
 
-def _set_array(array: Any, obj: Any, slot: StateSlot) -> None:
+def _set_array(array: Any, obj: object, slot: StateSlot) -> None:
     """Assigns an array to a variable or NumPy array, or replaces the object by it."""
     if isinstance(obj, Variable):
         assign(obj, array)
@@ -271,7 +271,7 @@ def assign(variable: Variable, value: Any) -> None:
         ambient.swap(before)
 
 
-def _first_value(variable: Variable, value: Any) -> Any:
+def _first_value(variable: Variable, value: object) -> Any:
     """Returns what a variable that a function makes begins with, to read as `value`."""
     cell = variable.state_cell
     if not cell.is_stacked:

@@ -34,11 +34,6 @@ from unisono._src.state import holding, storage
 _log = logging.getLogger("unisono")
 _T = TypeVar("_T")
 _restore_numbers = itertools.count(1)
-# Which restore has given an object its value last. Of several restores the one that was
-# called last decides, as in TensorFlow, also if an object appears later and an earlier
-# restore has a value for it, too. For an object, or an attribute of one by its name: a
-# reference to the object, because ids are used again, and the number of the restore.
-_last_restores: dict[tuple[int, str], tuple[weakref.ref[object], int]] = {}
 
 
 @final
@@ -74,7 +69,7 @@ class _Match(NamedTuple):
 # stay as gaps. A gap is closed when its attribute is set (`deferred_restore`), when a
 # library's object is built (`look_again`), or by the next save, sync or question. A
 # later restore of the same names ends it; otherwise both go on, and an object that both
-# have a value for gets that of the later one (`_is_due`).
+# have a value for gets that of the later one (`deferred_restore`).
 class Restoration:
     """The restore of one checkpoint, which goes on as objects appear.
 
@@ -104,7 +99,7 @@ class Restoration:
     """
 
     def __init__(
-        self, path: pathlib.Path, root: Any, meeting: worker_meeting.Meeting
+        self, path: pathlib.Path, root: object, meeting: worker_meeting.Meeting
     ) -> None:
         # Over until it has begun, so that `__del__` is silent if this fails.
         self.is_over = True
@@ -211,7 +206,7 @@ class Restoration:
         matches.append(_Match(key, entry, slot, gap))
         return True
 
-    def _new_slot(self, obj: Any, name: str, at: int) -> StateSlot | None:
+    def _new_slot(self, obj: object, name: str, at: int) -> StateSlot | None:
         """Returns a slot for a value that an object lacks, or None if it must wait.
 
         Plain values and arrays can be set at once; a variable is the program's to make.
@@ -283,7 +278,7 @@ class Restoration:
             objects = [match.slot.get() for match in matches]
             server_values.remember(self.manifest, objects)
         for match in matches:
-            _note_restored(*_find_place(match), self.number)
+            deferred_restore.note_restored(*_find_place(match), self.number)
         for match in given:
             self._record(match)
 
@@ -292,7 +287,7 @@ class Restoration:
         found: dict[tuple[int, str], _Match] = {}
         for match in matches:
             obj, name = _find_place(match)
-            if _is_due(obj, name, self.number):
+            if deferred_restore.is_due(obj, name, self.number):
                 found.setdefault((id(obj), name), match)
         return list(found.values())
 
@@ -376,7 +371,9 @@ class Restoration:
 
     # Objects that appear later.
 
-    def restore_new_objects(self, owner: Any = None, name: str | None = None) -> None:
+    def restore_new_objects(
+        self, owner: object = None, name: str | None = None
+    ) -> None:
         """Restores the objects that have appeared since.
 
         Args:
@@ -399,7 +396,7 @@ class Restoration:
                 self.gaps.append(gap)
                 self._watch(gap)
 
-    def look_again(self, owner: Any) -> None:
+    def look_again(self, owner: object) -> None:
         """Restores new variables of a library's object, and watches for the rest."""
         if self.is_over:
             return
@@ -457,7 +454,7 @@ class Restoration:
                     left.append(child.obj)
         return left
 
-    def _was_given(self, obj: Any) -> bool:
+    def _was_given(self, obj: object) -> bool:
         # An id can be used again after its object is gone, hence the second test.
         obj = _strip(obj)
         known = self.given.get(id(obj))
@@ -533,12 +530,12 @@ def _check_same(
     )
 
 
-def _is_of(gap: _Gap, owner: Any) -> bool:
+def _is_of(gap: _Gap, owner: object) -> bool:
     """Whether the name of a gap is that of an attribute of an object."""
     return any(obj is owner for obj in deferred_restore.owners(gap.owner.obj))
 
 
-def _strip(obj: Any) -> Any:
+def _strip(obj: object) -> Any:
     """Returns the library's variable that an object stands for, or the object."""
     return obj.owner if isinstance(obj, library_hooks.Held) else obj
 
@@ -552,7 +549,7 @@ def _find_place(match: _Match) -> tuple[Any, str]:
     return obj, ""
 
 
-def _make_reference(obj: Any) -> Callable[[], Any]:
+def _make_reference(obj: object) -> Callable[[], Any]:
     """Returns a weak reference to an object, or a strong one if it has no weak ones."""
     try:
         return weakref.ref(obj)
@@ -571,26 +568,3 @@ def _name_nodes(nodes: tuple[manifest.ObjectNode, ...]) -> dict[int, str]:
                 names[child] = f"{names[at]}.{name}"
                 queue.append(child)
     return names
-
-
-def _is_due(obj: object, name: str, number: int) -> bool:
-    """Whether neither this restore nor a later one has given the value so far.
-
-    Args:
-        obj: the object that has the value.
-        name: the name of the attribute that is the value; "" for the object itself.
-        number: the number of the restore.
-    """
-    known = _last_restores.get((id(obj), name))
-    return known is None or known[0]() is not obj or known[1] < number
-
-
-def _note_restored(obj: object, name: str, number: int) -> None:
-    """Records that a restore has given a value; arguments as for `_is_due`."""
-    key = (id(obj), name)
-    try:
-        # It goes with its object; a list or dict has no references of this kind.
-        reference = weakref.ref(obj, lambda _: _last_restores.pop(key, None))
-    except TypeError:
-        return
-    _last_restores[key] = (reference, number)

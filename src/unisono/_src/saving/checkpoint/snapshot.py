@@ -84,7 +84,7 @@ def leave_scopes() -> Iterator[None]:
 
 
 def take(
-    root: Any,
+    root: object,
     is_detached: bool,
     meeting: worker_meeting.Meeting | None = None,
     has_worker_states: bool = True,
@@ -147,7 +147,7 @@ def take(
     return Snapshot(nodes, packed, arrays, held)
 
 
-def find_mark(obj: Any) -> Callable[[Any], Any] | None:
+def find_mark(obj: object) -> Callable[[Any], Any] | None:
     """Returns the function that finds what workers share of an object's state.
 
     None if each worker has a state of its own.
@@ -205,7 +205,7 @@ def _check_same_copies(
             )
 
 
-def _is_mirrored(obj: Any) -> bool:
+def _is_mirrored(obj: object) -> bool:
     """Whether an object is a variable of which every worker has a whole copy."""
     if isinstance(obj, library_hooks.Held):
         obj = obj.strategy_variable

@@ -47,7 +47,7 @@ class HeldParts(library_hooks.Held):
         """Returns the whole, put together on the host."""
         return self.owner.numpy()
 
-    def assign(self, value: Any) -> None:
+    def assign(self, value: object) -> None:
         """Gives each part its rows."""
         array = np.asarray(value)
         before = ambient.swap(ambient.ROOT)

@@ -171,7 +171,7 @@ def _serialize(exported: export.Exported) -> bytes:
         return bytes(exported.serialize())
 
 
-def _unwrap_variable(x: Any) -> Any:
+def _unwrap_variable(x: object) -> Any:
     return x.value() if isinstance(x, Variable) else x
 
 
@@ -199,7 +199,7 @@ def _to_abstract(signature: tuple[Any, ...], is_one_batch: bool = False) -> Any:
             return str(n)
         return "batch" if is_one_batch and axis == 0 else f"d{next(count)}"
 
-    def leaf(spec: Any) -> Any:
+    def leaf(spec: object) -> Any:
         if not isinstance(spec, specs.TensorSpec):
             raise ValueError(f"expected TensorSpec in the signature, found {spec!r}")
         if spec.shape.rank is None:

@@ -81,7 +81,7 @@ class LoadedObject(deferred_restore.Noticing):
             and object_graph.is_state(value)
         }
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Calls the model's own ``__call__``.
 
         Raises:
@@ -119,7 +119,7 @@ class LoadedFunction:
         self._variables = list(variables)
         self.__name__ = saved.name
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Runs the program with the current values of the variables.
 
         Raises:
@@ -179,10 +179,10 @@ def _refuse_gradient(
 ) -> Callable[..., Any]:
     """Returns the call of a program whose gradient is a clear error."""
 
-    def forward(*args: Any) -> tuple[Any, None]:
+    def forward(*args: object) -> tuple[Any, None]:
         return program.call(*args), None
 
-    def backward(kept: None, upstream: Any) -> Any:
+    def backward(kept: None, upstream: object) -> Any:
         raise NotImplementedError(
             f"The loaded function {saved.name} has no gradient. An operation in it had "
             "none when it was saved, such as a while_loop without maximum_iterations; "
@@ -216,7 +216,7 @@ class LoadedSignature:
         self._function = function
         self.__name__ = function.__name__
 
-    def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def __call__(self, *args: object, **kwargs: object) -> dict[str, Any]:
         """Runs the program with the current values of the variables.
 
         Raises:
@@ -241,14 +241,14 @@ class LoadedSignature:
         return f"<loaded signature {self.__name__}({names})>"
 
 
-def _give_name(spec: Any, name: str) -> Any:
+def _give_name(spec: object, name: str) -> Any:
     """Returns a spec with a name, and a structure of specs as it is."""
     if not isinstance(spec, specs.TensorSpec):
         return spec
     return specs.TensorSpec(spec.shape, spec.dtype, name)
 
 
-def _name_outputs(result: Any) -> dict[str, Any]:
+def _name_outputs(result: object) -> dict[str, Any]:
     """Returns a result as TensorFlow's signatures give it."""
     if result is None:
         return {}

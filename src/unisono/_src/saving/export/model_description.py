@@ -162,7 +162,7 @@ def _parse_function(fields: dict[str, Any], items: tuple[Item, ...]) -> SavedFun
     return found
 
 
-def _check_number(number: Any, count: int) -> None:
+def _check_number(number: object, count: int) -> None:
     if type(number) is not int or not 0 <= number < count:
         raise ValueError(f"there is no object {number!r}")
 

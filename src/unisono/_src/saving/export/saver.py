@@ -62,9 +62,9 @@ class SaveOptions:
 
 
 def save(
-    obj: Any,
+    obj: object,
     export_dir: str | os.PathLike[str],
-    signatures: Any = None,
+    signatures: object = None,
     options: SaveOptions | None = None,
 ) -> None:
     """Exports the variables of an object, and its functions that have a signature.
@@ -176,7 +176,7 @@ def _is_variable(found: object_graph.Found) -> bool:
 def _export_functions(
     found: list[object_graph.Found],
     variables: dict[int, Variable],
-    signatures: Any,
+    signatures: object,
     options: SaveOptions,
 ) -> tuple[list[FunctionExporter], list[str]]:
     """Returns the exporters of all functions, and why functions were left out."""
@@ -259,7 +259,7 @@ def _export_library_models(
 
 
 def _list_functions(
-    found: list[object_graph.Found], signatures: Any, left_out: list[str]
+    found: list[object_graph.Found], signatures: object, left_out: list[str]
 ) -> Iterator[tuple[int | None, str, Any]]:
     """Yields number of the owner, name and function of each function to export."""
     open_functions = []
@@ -303,7 +303,7 @@ def _make_function(concrete: ConcreteFunction) -> Any:
     """Returns a function of the arguments of a concrete one that have arrays."""
     wanted = concrete.array_arguments
 
-    def call(*given: Any) -> Any:
+    def call(*given: object) -> Any:
         return concrete(**dict(zip(wanted, given, strict=True)))
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -316,7 +316,7 @@ def _make_function(concrete: ConcreteFunction) -> Any:
     return function.function(call, input_signature=list(wanted.values()))
 
 
-def _class_attributes(obj: Any) -> dict[str, Any]:
+def _class_attributes(obj: object) -> dict[str, Any]:
     """Returns the attributes of an object's class and its base classes, uncalled."""
     # Not `getattr`, which would run properties.
     found: dict[str, Any] = {}

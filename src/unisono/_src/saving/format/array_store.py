@@ -88,7 +88,7 @@ def read_parts(
     return found
 
 
-def _allocate_aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+def _allocate_aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Returns a new array whose memory JAX can take over on a CPU without a copy."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     memory = np.empty(size + _ALIGNMENT_BYTES, np.uint8)

@@ -8,6 +8,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import DTypeLike
 
 _NUMPY = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -33,17 +34,17 @@ _MAX_AXES = 32
 _MAX_ELEMENTS = 2**62
 
 
-def is_known(dtype: Any) -> bool:
+def is_known(dtype: object) -> bool:
     """Whether a checkpoint can hold arrays of a type."""
     return dtype in _NAMES
 
 
-def name(dtype: Any) -> str:
+def name(dtype: DTypeLike) -> str:
     """Returns the name under which a checkpoint stores a known type."""
     return _NAMES[np.dtype(dtype)]
 
 
-def parse(given: Any) -> np.dtype:
+def parse(given: object) -> np.dtype:
     """Returns the type with a name.
 
     Raises:

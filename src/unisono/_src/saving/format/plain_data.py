@@ -79,7 +79,7 @@ def _encode_dict(value: dict[Any, Any], where: str, level: int) -> Any:
     }
 
 
-def _encode_leaf(value: Any, where: str) -> Any:
+def _encode_leaf(value: object, where: str) -> Any:
     if type(value) is float:
         return value if math.isfinite(value) else {"$float": repr(value)}
     if type(value) is complex:
@@ -102,7 +102,7 @@ def _encode_leaf(value: Any, where: str) -> Any:
     )
 
 
-def decode(value: Any, _level: int = 0) -> Any:
+def decode(value: object, _level: int = 0) -> Any:
     """Returns the data that `encode` was given.
 
     Raises:
@@ -128,27 +128,27 @@ def decode(value: Any, _level: int = 0) -> Any:
         raise ValueError(f"malformed data under {tag!r}: {error}") from error
 
 
-def _decode_tuple(parts: Any, level: int) -> tuple[Any, ...]:
+def _decode_tuple(parts: object, level: int) -> tuple[Any, ...]:
     return tuple(decode(x, level) for x in _check_type(parts, list))
 
 
-def _decode_float(text: Any, _: int = 0) -> float:
+def _decode_float(text: object, _: int = 0) -> float:
     return float(_check_type(text, str))
 
 
-def _decode_complex(parts: Any, _: int) -> complex:
+def _decode_complex(parts: object, _: int) -> complex:
     real, imaginary = _check_type(parts, list)
     return complex(_decode_float(real), _decode_float(imaginary))
 
 
-def _decode_scalar(parts: Any, level: int) -> Any:
+def _decode_scalar(parts: object, level: int) -> Any:
     found = _decode_array(parts, level)
     if found.ndim:
         raise ValueError(f"a number has the shape {found.shape}")
     return found[()]
 
 
-def _check_type(value: Any, kind: type) -> Any:
+def _check_type(value: object, kind: type) -> Any:
     if type(value) is not kind:
         raise TypeError(f"expected {kind.__name__}, found {str(value)[:80]}")
     return value
@@ -165,7 +165,7 @@ def _decode_array(parts: Any, _: int) -> np.ndarray:
     return np.frombuffer(data, dtype).reshape(shape).copy()
 
 
-def _decode_dict(pairs: Any, level: int) -> dict[Any, Any]:
+def _decode_dict(pairs: object, level: int) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
     for key, value in _check_type(pairs, list):
         name = decode(key, level)
