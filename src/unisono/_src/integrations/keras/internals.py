@@ -27,8 +27,8 @@ import jax.numpy as jnp
 import numpy as np
 
 # Keras' modules, the names that are used of each, and what for. This module has all of
-# these names, and the modules by the last part of their path. A function that is replaced
-# in its module (`patches`, `recognition`) is called through the module.
+# these names, and the modules by the last part of their path. A function that is
+# replaced in its module (`patches`, `recognition`) is called through the module.
 NAMES: dict[str, tuple[str, str]] = {
     "keras.src.ops": ("cond", "replaced where optimizers call it"),
     "keras.src.backend.config": ("is_nnx_enabled", "such layers are refused"),
