@@ -530,10 +530,17 @@ def test_a_cleared_session_does_not_end_the_scope():
 
 
 def test_an_old_keras_is_refused_in_the_user_s_terms(monkeypatch):
+    from unisono._src.foundation import library_hooks
+    from unisono._src.integrations.keras import scope
+
     monkeypatch.setattr(keras, "__version__", "3.9.2")
+    companion = library_hooks.known["keras"]
+    monkeypatch.setitem(vars(companion), "hooks", scope.make_hooks())
     with pytest.raises(RuntimeError, match=r"Keras 3\.13 or newer, but keras 3\.9\.2"):
         mirrored(2).scope().__enter__()
     assert not uni.distribute.has_strategy()
+    with uni.GradientTape():
+        pass  # A program with tapes may have loaded Keras for something else.
 
 
 @pytest.mark.parametrize("kind", ["weights", "seed"])

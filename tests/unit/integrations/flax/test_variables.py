@@ -1,5 +1,7 @@
 """Gradient tapes follow Flax NNX variables that were made outside every scope."""
 
+import concurrent.futures
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -46,3 +48,42 @@ def test_a_variable_can_be_watched():
         loss = jnp.sum(model(X))
     kernel, bias = tape.gradient(loss, [model.kernel, model.bias])
     assert kernel is None and bias.tolist() == [4.0, 4.0]
+
+
+def changed(before, owners):
+    return {
+        f"{owner.__name__}.{name}"
+        for owner, old in zip(owners, before, strict=True)
+        for name in old.keys() | vars(owner).keys()
+        if old.get(name) is not vars(owner).get(name)
+    }
+
+
+def test_a_tape_replaces_two_attributes_and_gives_them_back_after_an_error():
+    from flax.nnx import tracers
+
+    owners = [
+        nnx.Variable, type(nnx.Variable), tracers, nnx.graphlib, nnx.Optimizer,
+        nnx.RngStream, nnx.metrics.Welford, nnx.Module,
+    ]  # fmt: skip
+    with tf.GradientTape():
+        pass  # The integration is loaded.
+    before = [dict(vars(owner)) for owner in owners]
+    with pytest.raises(KeyError), tf.GradientTape():
+        inside = changed(before, owners)
+        raise KeyError
+    assert inside == {"Variable._raw_value", "flax.nnx.tracers.current_jax_trace"}
+    assert not changed(before, owners)
+    with tf.distribute.OneDeviceStrategy("CPU:0").scope():
+        assert len(changed(before, owners)) == 7
+    assert not changed(before, owners)
+
+
+def test_a_tape_does_not_follow_what_another_thread_reads():
+    v, w = nnx.Param(jnp.ones(2)), nnx.Param(jnp.ones(2))
+    array = v.get_raw_value()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool, tf.GradientTape() as tape:
+        assert pool.submit(v.get_raw_value).result(30) is array
+        y = jnp.sum(w[...] * 2)
+    assert [x is w for x in tape.watched_variables()] == [True]
+    assert tape.gradient(y, w).tolist() == [2.0, 2.0]

@@ -18,13 +18,16 @@ def test_this_keras_has_every_name():
 
 
 def test_a_name_that_keras_has_dropped_breaks_nothing_else(monkeypatch):
-    gone = {"gone": ("keras.src.gone:Gone", "a test")}
+    gone = {
+        "keras.src.gone": ("Gone", "a test"),
+        "keras.src.tree": ("absent map_structure", "a test"),
+    }
     monkeypatch.setattr(internals, "NAMES", internals.NAMES | gone)
-    assert internals.find_missing() == ["keras.src.gone:Gone"]
+    assert internals.find_missing() == ["keras.src.gone.Gone", "keras.src.tree.absent"]
     with pytest.raises(
         AttributeError, match=r"has no keras\.src\.gone\.Gone, .*a test"
     ):
-        _ = internals.gone
+        _ = internals.Gone
     assert internals.JAXTrainer in keras.Model.__mro__
 
 

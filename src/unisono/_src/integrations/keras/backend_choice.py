@@ -95,7 +95,7 @@ def find_obstacle() -> str | None:
             "of unisono cannot distribute it. Set the environment variable "
             "KERAS_BACKEND=jax before keras is imported."
         )
-    if internals.backend_config.is_nnx_enabled():
+    if internals.is_nnx_enabled():
         return (
             "Keras was told to make its layers NNX modules, whose variables a strategy "
             "cannot place. Unset KERAS_NNX_ENABLED, or use Flax NNX itself."

@@ -117,7 +117,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             model=self.model,
             input=self._input,
             random=positions.Randomness(),
-            seeds=internals.seed_generators.global_seed_generator(),
+            seeds=internals.seed_generator.global_seed_generator(),
             metrics=self._metric_values(),
             epoch=0,
             batch=0,

@@ -18,6 +18,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import importlib
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -25,105 +26,86 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# The name in this module, where Keras has it, and what it is needed for.
+# Keras' modules, the names that are used of each, and what for. This module has all of
+# these names, and the modules by the last part of their path. A function that is
+# replaced in its module (`patches`, `recognition`) is called through the module.
 NAMES: dict[str, tuple[str, str]] = {
-    "ops": ("keras.src.ops", "`cond` is replaced where optimizers call it"),
-    "backend_config": ("keras.src.backend.config", "whether layers are NNX modules"),
-    "global_state": (
-        "keras.src.backend.common.global_state",
-        "state per thread; the counters of layers' names",
+    "keras.src.ops": ("cond", "replaced where optimizers call it"),
+    "keras.src.backend.config": ("is_nnx_enabled", "such layers are refused"),
+    "keras.src.backend.common.global_state": (
+        "GLOBAL_STATE_TRACKER GLOBAL_SETTINGS_TRACKER "
+        "get_global_attribute set_global_attribute",
+        "state per thread, and the counters of layers' names",
     ),
-    "in_stateless_scope": (
-        "keras.src.backend.common.stateless_scope:in_stateless_scope",
-        "whether Keras itself passes the values of variables",
+    "keras.src.backend.common.stateless_scope": (
+        "in_stateless_scope get_stateless_scope",
+        "the values that Keras itself passes",
     ),
-    "get_stateless_scope": (
-        "keras.src.backend.common.stateless_scope:get_stateless_scope",
-        "the values that Keras passes",
+    "keras.src.backend.jax.trainer": (
+        "JAXTrainer JAXEpochIterator",
+        "the loops of models, and the batches and steps of an epoch",
     ),
-    "seed_generators": (
-        "keras.src.random.seed_generator",
+    "keras.src.models.functional": ("Functional", "models with declared inputs"),
+    "keras.src.optimizers.base_optimizer": ("BaseOptimizer", "that of all optimizers"),
+    "keras.src.random.seed_generator": (
+        "global_seed_generator",
         "the generator of the whole process",
     ),
-    "Trainer": ("keras.src.trainers.trainer:Trainer", "`compile` takes our metrics"),
-    "JAXTrainer": ("keras.src.backend.jax.trainer:JAXTrainer", "the loops of models"),
-    "JAXEpochIterator": (
-        "keras.src.backend.jax.trainer:JAXEpochIterator",
-        "the batches and the steps of an epoch",
+    "keras.src.trainers.compile_utils": ("CompileMetrics", "a container of metrics"),
+    "keras.src.trainers.data_adapters": (
+        "get_data_adapter",
+        "replaced where loops choose what they read from",
     ),
-    "BaseOptimizer": (
-        "keras.src.optimizers.base_optimizer:BaseOptimizer",
-        "the base of all optimizers, that of LossScaleOptimizer too",
+    "keras.src.trainers.data_adapters.array_slicing": (
+        "train_validation_split",
+        "`validation_split` of `fit`",
     ),
-    "CompileMetrics": (
-        "keras.src.trainers.compile_utils:CompileMetrics",
-        "checkpoints see through this container of metrics",
+    "keras.src.trainers.data_adapters.data_adapter": (
+        "DataAdapter",
+        "the base of what loops read from",
     ),
-    "Functional": (
-        "keras.src.models.functional:Functional",
-        "models whose inputs and layers the program has declared",
-    ),
-    "DataAdapter": (
-        "keras.src.trainers.data_adapters.data_adapter:DataAdapter",
-        "the base of what loops read batches from",
-    ),
-    "data_adapters": (
-        "keras.src.trainers.data_adapters",
-        "`get_data_adapter` chooses what a loop reads from",
-    ),
-    "class_weight_to_sample_weights": (
-        "keras.src.trainers.data_adapters.data_adapter_utils:"
+    "keras.src.trainers.data_adapters.data_adapter_utils": (
         "class_weight_to_sample_weights",
-        "the `class_weight` of `fit`",
+        "`class_weight` of `fit`",
     ),
-    "train_validation_split": (
-        "keras.src.trainers.data_adapters.array_slicing:train_validation_split",
-        "the `validation_split` of `fit`",
-    ),
-    "to_snake_case": (
-        "keras.src.utils.naming:to_snake_case",
-        "the names that layers get from their classes",
-    ),
-    "ask_to_proceed_with_overwrite": (
-        "keras.src.utils.io_utils:ask_to_proceed_with_overwrite",
+    "keras.src.trainers.trainer": ("Trainer", "`compile` takes our metrics"),
+    "keras.src.utils.io_utils": (
+        "ask_to_proceed_with_overwrite",
         "the question of `save` before it replaces a model",
     ),
+    "keras.src.utils.naming": ("to_snake_case", "names of layers by their classes"),
 }
 
 
 def __getattr__(name: str) -> Any:
     """Return one of `NAMES`, and keep it for the next time."""
-    if name not in NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    path, why = NAMES[name]
-    try:
-        found = globals()[name] = _load(path)
-    except (ImportError, AttributeError) as error:
-        import keras
-
-        raise AttributeError(
-            f"Keras {keras.__version__} has no {path.replace(':', '.')}, which unisono "
-            f"needs: {why}. Install a version of Keras that it was tested with (3.13 "
-            "to 3.15)."
-        ) from error
-    return found
-
-
-def _load(path: str) -> Any:
-    """Return a module, or with a colon a name of it."""
-    module, _, name = path.partition(":")
-    found = importlib.import_module(module)
-    return getattr(found, name) if name else found
+    for path, (names, why) in NAMES.items():
+        is_module = path.rpartition(".")[2] == name
+        if not is_module and name not in names.split():
+            continue
+        try:
+            found = importlib.import_module(path)
+            found = globals()[name] = found if is_module else getattr(found, name)
+        except (ImportError, AttributeError) as error:
+            where = path if is_module else f"{path}.{name}"
+            raise AttributeError(
+                f"Keras {sys.modules['keras'].__version__} has no {where}, which "
+                f"unisono needs: {why}. Install a version of Keras that it was tested "
+                "with (3.13 to 3.15)."
+            ) from error
+        return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def find_missing() -> list[str]:
     """Return the paths of `NAMES` that the installed Keras does not have."""
     missing = []
-    for path, _ in NAMES.values():
-        try:
-            _load(path)
-        except (ImportError, AttributeError):
-            missing.append(path)
+    for path, (names, _) in NAMES.items():
+        for name in names.split():
+            try:
+                getattr(importlib.import_module(path), name)
+            except (ImportError, AttributeError):
+                missing.append(f"{path}.{name}")
     return missing
 
 
@@ -135,7 +117,6 @@ class KerasVariable(Protocol):
 
     name: str
     path: str
-    shape: tuple[int, ...]
     dtype: str
     trainable: bool
     aggregation: str
@@ -185,7 +166,6 @@ class KerasOptimizer(Protocol):
     built: bool
     variables: list[KerasVariable]
     learning_rate: object
-    iterations: KerasVariable
     _variables: list[KerasVariable]
     _trainable_variables: list[KerasVariable]
 
@@ -213,8 +193,6 @@ class KerasLayer(Protocol):
     built: bool
     variables: list[KerasVariable]
     trainable_variables: list[KerasVariable]
-    non_trainable_variables: list[KerasVariable]
-    metrics_variables: list[KerasVariable]
     _trainable_variables: list[KerasVariable]
     _non_trainable_variables: list[KerasVariable]
     _seed_generators: list[KerasSeedGenerator]

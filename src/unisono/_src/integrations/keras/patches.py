@@ -60,7 +60,7 @@ def of_scopes() -> attribute_patches.Patches:
             (callbacks, "on_epoch_end", stops.wrap_epoch_end),
             *_optimizer_patches(),
             (keras.random.SeedGenerator, "next", replica_draws.wrap_next_key),
-            (internals.seed_generators, "global_seed_generator", _wrap_generator),
+            (internals.seed_generator, "global_seed_generator", _wrap_generator),
             (keras.layers.RNN, "call", _wrap_recurrent_call),
         ]
     )

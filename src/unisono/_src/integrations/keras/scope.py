@@ -112,7 +112,7 @@ def _adopt(obj: object, strategy: Strategy) -> None:
             training.attach(model, strategy)
 
 
-def _make_hooks() -> library_hooks.LibraryHooks:
+def make_hooks() -> library_hooks.LibraryHooks:
     """Return the hooks of this Keras, which may be one that cannot be distributed."""
     scope: contextlib.AbstractContextManager[None] = _KerasScope()
     tape: contextlib.AbstractContextManager[None] = patches.of_variables()
@@ -129,4 +129,4 @@ def _make_hooks() -> library_hooks.LibraryHooks:
     )
 
 
-HOOKS = _make_hooks()
+HOOKS = make_hooks()

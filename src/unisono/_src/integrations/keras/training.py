@@ -4,6 +4,10 @@ Keras' own loop runs, with weights that all devices of the strategy have and bat
 that are split over the devices. A model remembers its strategy, so its methods may be
 called outside the scope. After an error the weights can still be read. See
 docs/decisions/0014.
+
+A loop is replaced in two places. The method of a model that was made in a scope
+(`attach`) enters the scope, wherever it is called. The method of Keras' class, while a
+scope is open (`wrap_loop`), takes datasets of unisono, and refuses models from outside.
 """
 
 from __future__ import annotations
