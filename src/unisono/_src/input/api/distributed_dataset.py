@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, final
 
-from unisono._src.execution import host_inputs, specs
+from unisono._src.execution import host_inputs
 from unisono._src.foundation import ambient, errors, host_numbers
 from unisono._src.foundation.process_bound import ProcessBound
 from unisono._src.foundation.public_names import publish
@@ -27,8 +27,8 @@ from unisono._src.input.distribution import (
     steps,
     worker_agreement,
 )
-from unisono._src.input.loaders import dispatch, hugging_face
-from unisono._src.input.plan import cursors, elements, nodes
+from unisono._src.input.loaders import dispatch
+from unisono._src.input.plan import cursors, nodes
 from unisono._src.input.stages import dataset_options, map_processes, mapping, prefetch
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
@@ -171,11 +171,7 @@ class DistributedIterator(ProcessBound, iterators.PositionedIterator):
             self._returned.clear()
             self._back.clear()
         except (KeyError, TypeError, IndexError) as e:
-            raise ValueError(
-                "The position was saved from a dataset that was made in another way: "
-                f"{type(e).__name__}: {e}. Make the dataset in the same way as the "
-                "program that saved it."
-            ) from e
+            raise iterators.other_dataset_error(e) from e
 
     def close(self) -> None:
         """Releases threads, processes and files, and ends the iteration."""
@@ -406,7 +402,7 @@ class DistributedBatches(DistributedDataset):
         policy = wanted.experimental_distribute.auto_shard_policy
         self._decision = sharding_rule.decide(given, policy)
         self._by_data = self._decision.kind == dataset_options.AutoShardPolicy.DATA
-        _check_batched(given, self._share)
+        sharding_rule.check_batched(given, self._share.replicas)
         # The order matters: the options are read from the plan as it was given, the
         # rule is decided on it, and only then the plan is cut for this worker and its
         # maps are sent to processes.
@@ -442,7 +438,7 @@ class DistributedBatches(DistributedDataset):
         part = sharding_rule.divided_spec(
             self._given.spec, self._share.replicas, self._share.workers > 1
         )
-        return _per_replica_spec(part, self._share.local)
+        return sharding_rule.per_replica_spec(part, self._share.local)
 
     def _count(self) -> int:
         """Returns how many steps there are.
@@ -537,7 +533,7 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         spec = self._given.spec
         if self._share.workers > 1:
             spec = sharding_rule.divided_spec(spec, 1, dynamic=not self._drops)
-        return _per_replica_spec(spec, self._share.local)
+        return sharding_rule.per_replica_spec(spec, self._share.local)
 
     def _count(self) -> int:
         """Returns `UNKNOWN`: each replica takes an element of its own."""
@@ -589,34 +585,6 @@ def _call_dataset_fn(
 
 def _accept_position(index: int) -> None:
     """Accepts every position: no other worker shares the dataset."""
-
-
-def _per_replica_spec(spec: object, count: int) -> elements.Spec:
-    """Returns a `PerReplicaSpec` of `count` replicas for each array of a spec."""
-    return elements.map_specs(lambda s: specs.PerReplicaSpec(*[s] * count), spec)
-
-
-def _check_batched(node: nodes.Node, share: steps.Share) -> None:
-    """Raises `IndexError` if the plan says that elements are single examples."""
-    if share.is_single:
-        return
-    if hugging_face.holds_examples(sharding_rule.node_before_selection(node)):
-        raise IndexError(
-            f"Cannot split the elements over {share.replicas} replicas: each row of a "
-            "Hugging Face dataset is a single example. Batch it first: "
-            "Dataset.from_loader(table).batch(size); if its rows are batches already, "
-            "Dataset.from_loader(table).unbatch().batch(size)."
-        )
-    if not nodes.tells_spec(node):
-        return
-    for path, spec in elements.paths(node.spec):
-        if spec.shape == ():
-            raise IndexError(
-                f"Cannot split the elements over {share.replicas} replicas: the "
-                f"component {path or 'of an element'} is a single value and has no "
-                "batch axis. Batch the dataset by the global batch size first: "
-                "dataset.batch(size)."
-            )
 
 
 publish("unisono.distribute", DistributedDataset, DistributedIterator)

@@ -153,6 +153,15 @@ def check_state(state: object, kind: str) -> None:
         )
 
 
+def other_dataset_error(error: Exception) -> ValueError:
+    """Returns the error for a position that a dataset cannot read."""
+    return ValueError(
+        "The position was saved from a dataset that was made in another way: "
+        f"{type(error).__name__}: {error}. Make the dataset in the same way as the "
+        "program that saved it."
+    )
+
+
 class DatasetIterator(PositionedIterator):
     """Iterates over a `Dataset`; elements are NumPy arrays on the host.
 
@@ -240,11 +249,7 @@ class DatasetIterator(PositionedIterator):
             self._trail.return_to(before)
             if not isinstance(e, (KeyError, TypeError, IndexError)):
                 raise
-            raise ValueError(
-                "The position was saved from a dataset that was made in another way: "
-                f"{type(e).__name__}: {e}. Make the dataset in the same way as the "
-                "program that saved it."
-            ) from e
+            raise other_dataset_error(e) from e
 
     def close(self) -> None:
         """Releases threads, processes and files, and ends the iteration."""

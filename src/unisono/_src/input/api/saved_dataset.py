@@ -66,9 +66,8 @@ def save(
         OSError: the folder cannot be written.
     """
     spec = node.spec
-    element_files.spec_to_json(
-        spec
-    )  # Raises if it cannot be written, before a file is.
+    # Raises if it cannot be written, before a file is.
+    element_files.spec_to_json(spec)
     is_told = nodes.tells_spec(node)
     with _name_dataset_in_errors(path):
         os.makedirs(path, exist_ok=True)
@@ -108,27 +107,6 @@ def _name_dataset_in_errors(path: str) -> Iterator[None]:
 
 
 @final
-class _ShardFile:
-    """One file of a dataset that is being written."""
-
-    def __init__(self, path: str, compression: str | None) -> None:
-        self.path = path
-        self.file = element_files.ElementWriter(path, compression)
-        self.count = 0
-
-    def write(self, element: object) -> None:
-        self.file.write(element)
-        self.count += 1
-
-    def discard(self) -> None:
-        with contextlib.suppress(OSError):
-            # On a full disk the rest of the buffer cannot be written.
-            self.file.close()
-        with contextlib.suppress(OSError):
-            os.unlink(self.path)
-
-
-@final
 class _Folder:
     """The files of a dataset that is being written; `finish` makes them valid."""
 
@@ -137,21 +115,21 @@ class _Folder:
         # Makes names that no earlier dataset in this folder has.
         self._run = secrets.token_hex(8)
         self._old = _files_of(path)
-        self._shards: dict[int, _ShardFile] = {}
+        self._shards: dict[int, element_files.ElementWriter] = {}
 
-    def shard(self, number: int) -> _ShardFile:
+    def shard(self, number: int) -> element_files.ElementWriter:
         """Returns the file of a shard, which is made when it is first needed."""
         if number not in self._shards:
             name = f"{self._run}-{number:05d}{_SHARD}"
             path = os.path.join(self._path, name)
-            self._shards[number] = _ShardFile(path, self._compression)
+            self._shards[number] = element_files.ElementWriter(path, self._compression)
         return self._shards[number]
 
     def finish(self, spec: object) -> None:
         """Ends the files, and puts them in the place of an earlier dataset at once."""
         shards = [s for _, s in sorted(self._shards.items())] or [self.shard(0)]
         for shard in shards:
-            shard.file.finish()
+            shard.finish()
         index = {
             "format": _FORMAT,
             "spec": spec,

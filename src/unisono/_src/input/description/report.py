@@ -10,13 +10,9 @@ from unisono._src.foundation import tables
 from unisono._src.input.plan import elements, nodes
 from unisono._src.input.stages import (
     batching,
-    caching,
-    dataset_options,
     file_listing,
     mapping,
-    prefetch,
     selecting,
-    shuffling,
 )
 
 # Several datasets that are mixed are only counted if their text would be longer.
@@ -183,14 +179,7 @@ def dropped_texts(plans: Sequence[nodes.Node], whose: str) -> list[str]:
 
 
 # The nodes that give every element that they read, once in a pass.
-_GIVE_ALL = (
-    prefetch.Prefetch,
-    dataset_options.WithOptions,
-    batching.HiddenBatchSize,
-    selecting.AssertCardinality,
-    caching.Cache,
-    shuffling.Shuffle,
-)
+_GIVE_ALL = (nodes.Keeping, selecting.AssertCardinality)
 
 
 def batch_sizes(node: nodes.Node) -> dict[int, int] | None:
@@ -218,8 +207,7 @@ def _common_batch_size(node: nodes.Node) -> int | None:
         return _common_batch_size(node.parent)
     if node.parents or not nodes.tells_spec(node):
         return None
-    rows = {s.shape[0] if s.shape.rank else None for s in elements.leaves(node.spec)}
-    return rows.pop() if len(rows) == 1 else None
+    return elements.common_rows(node.spec)
 
 
 def dropped_text(node: nodes.Node) -> str:

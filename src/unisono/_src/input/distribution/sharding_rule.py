@@ -9,6 +9,7 @@ from typing import final
 
 from unisono._src.execution import specs
 from unisono._src.foundation import errors
+from unisono._src.input.loaders import hugging_face
 from unisono._src.input.plan import elements, nodes
 from unisono._src.input.stages import (
     batching,
@@ -19,7 +20,6 @@ from unisono._src.input.stages import (
     grouping,
     mapping,
     mixing,
-    prefetch,
     selecting,
     shuffling,
 )
@@ -31,19 +31,7 @@ _FILES = file_listing.FILES
 # The nodes that make batches.
 BATCHES = (batching.Batching, batching.Rebatch)
 # The nodes that pass elements on unchanged: a batch before them is still a batch.
-_SEES_THROUGH = (
-    filtering.Filter,
-    selecting.Take,
-    selecting.Skip,
-    selecting.Shard,
-    selecting.Repeat,
-    shuffling.Shuffle,
-    prefetch.Prefetch,
-    caching.Cache,
-    dataset_options.WithOptions,
-    selecting.AssertCardinality,
-    caching.FileCache,
-)
+_SEES_THROUGH = (nodes.Selecting, filtering.Filter, caching.FileCache)
 # The nodes behind which the files of their source can still be dealt to workers.
 _FILES_SEEN_THROUGH = (
     *_SEES_THROUGH,
@@ -52,7 +40,6 @@ _FILES_SEEN_THROUGH = (
     batching.Rebatch,
     batching.Unbatch,
     grouping.Window,
-    batching.HiddenBatchSize,
     mixing.Interleave,
 )
 
@@ -66,8 +53,7 @@ def batch_size(node: nodes.Node) -> int | None:
     declared = declared_batch_size(node)
     if declared is not None or not _may_spec_tell_more(node):
         return declared
-    sizes = {s.shape[0] if s.shape.rank else None for s in elements.leaves(node.spec)}
-    return sizes.pop() if len(sizes) == 1 else None
+    return elements.common_rows(node.spec)
 
 
 def _may_spec_tell_more(node: nodes.Node) -> bool:
@@ -80,7 +66,9 @@ def _may_spec_tell_more(node: nodes.Node) -> bool:
 
 def node_before_selection(node: nodes.Node) -> nodes.Node:
     """Returns the node before the selections at the end of a plan."""
-    while isinstance(node, _SEES_THROUGH):
+    while isinstance(node, _SEES_THROUGH) and not isinstance(
+        node, batching.HiddenBatchSize
+    ):
         node = node.parents[0]
     return node
 
@@ -312,6 +300,34 @@ def divided_spec(
         return specs.TensorSpec(shape, s.dtype)
 
     return elements.map_specs(divide_leaf, spec)
+
+
+def per_replica_spec(spec: object, count: int) -> elements.Spec:
+    """Returns a `PerReplicaSpec` of `count` replicas for each array of a spec."""
+    return elements.map_specs(lambda s: specs.PerReplicaSpec(*[s] * count), spec)
+
+
+def check_batched(node: nodes.Node, replicas: int) -> None:
+    """Raises `IndexError` if the plan says that elements are single examples."""
+    if replicas == 1:
+        return
+    if hugging_face.holds_examples(node_before_selection(node)):
+        raise IndexError(
+            f"Cannot split the elements over {replicas} replicas: each row of a "
+            "Hugging Face dataset is a single example. Batch it first: "
+            "Dataset.from_loader(table).batch(size); if its rows are batches already, "
+            "Dataset.from_loader(table).unbatch().batch(size)."
+        )
+    if not nodes.tells_spec(node):
+        return
+    for path, spec in elements.paths(node.spec):
+        if spec.shape == ():
+            raise IndexError(
+                f"Cannot split the elements over {replicas} replicas: the "
+                f"component {path or 'of an element'} is a single value and has no "
+                "batch axis. Batch the dataset by the global batch size first: "
+                "dataset.batch(size)."
+            )
 
 
 def empty_part(node: nodes.Node, workers: int, drops: bool, other: object) -> object:

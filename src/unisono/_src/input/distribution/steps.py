@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from unisono._src.input.plan import cursors, elements
+from unisono._src.input.stages import mixing
 from unisono._src.machines.topology import Topology
 
 
@@ -364,7 +365,7 @@ class ElementSteps(cursors.Derived):
 
 
 @final
-class DatasetSteps(cursors.Cursor):
+class DatasetSteps(mixing.Parallel):
     """The steps in which each replica takes an element of its own dataset.
 
     Args:
@@ -375,7 +376,8 @@ class DatasetSteps(cursors.Cursor):
     def __init__(
         self, sources: Sequence[cursors.Cursor], missing: Callable[[Any], Any]
     ) -> None:
-        self._sources, self._missing = list(sources), missing
+        super().__init__(sources)
+        self._missing = missing
 
     def read(self, count: int) -> list[Step]:
         """Returns the next steps, each with one element of every dataset."""
@@ -396,7 +398,7 @@ class DatasetSteps(cursors.Cursor):
 
     def get_state(self) -> dict[str, Any]:
         """Returns the position in each dataset."""
-        return {"sources": [s.get_state() for s in self._sources]}
+        return self._positions()
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continues at a position in each dataset.
@@ -411,10 +413,4 @@ class DatasetSteps(cursors.Cursor):
                 f"are {len(self._sources)} replicas. A dataset that is made per "
                 "replica continues only on as many replicas."
             )
-        for source, inner in zip(self._sources, saved, strict=True):
-            source.set_state(inner)
-
-    def close(self) -> None:
-        """Closes the source of each replica."""
-        for source in self._sources:
-            source.close()
+        self._return_to(state)

@@ -249,7 +249,7 @@ class HuggingFaceStream(iterables.Loader):
     def convert(self, element: object) -> object:
         """Returns an example as arrays that no one else will change."""
         found = hugging_face_columns.row(element, self._kinds)
-        return elements.map_leaves(elements.copy_array, found)
+        return elements.copy(found)
 
     @property
     def tells_position(self) -> bool:

@@ -170,7 +170,7 @@ def _uneven_error(column: Any, name: str) -> Exception:
 
 def _convert_value(value: object) -> object:
     """Returns a value of a type that only the value tells, as an element."""
-    return elements.convert(loader_structures.to_structure(value))
+    return loader_structures.to_element(value)
 
 
 def _convert_values(values: object) -> object:

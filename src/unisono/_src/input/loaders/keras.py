@@ -68,13 +68,11 @@ class _PyDatasetBatches(cursors.Cursor):
     def _make(self, number: int) -> object:
         """Returns one batch as arrays that no one else will change."""
         try:
-            batch = elements.convert(
-                loader_structures.to_structure(self._source[number])
-            )
+            batch = loader_structures.to_element(self._source[number])
         except StopIteration as e:
             name = f"{type(self._source).__name__}.__getitem__({number})"
             raise cursors.stop_iteration_error(name) from e
-        return elements.map_leaves(elements.copy_array, batch)
+        return elements.copy(batch)
 
     def _end(self) -> None:
         """Tells the dataset, once, that the epoch has ended."""

@@ -71,7 +71,7 @@ class TorchLoader(iterables.Repeatable):
 
     def _convert(self, element: object) -> object:
         found = elements.convert(loader_structures.from_collated(element))
-        return elements.map_leaves(elements.copy_array, found)
+        return elements.copy(found)
 
 
 @final

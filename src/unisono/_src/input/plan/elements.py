@@ -427,6 +427,12 @@ def _check_column(column: list[Any]) -> None:
         )
 
 
+def common_rows(spec: Spec) -> int | None:
+    """Returns the size of the first axis, if it is fixed and the same throughout."""
+    found = {s.shape[0] if s.shape.rank else None for s in leaves(spec)}
+    return found.pop() if len(found) == 1 else None
+
+
 def blank(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
     """Returns an array of zeros, or of empty texts."""
     if dtype.kind == "O":
@@ -446,6 +452,11 @@ def freeze(x: object) -> object:
 def copy_array(x: object) -> object:
     """Returns a copy of an array, so that changes to the original do not show."""
     return x.copy() if isinstance(x, np.ndarray) else x
+
+
+def copy(element: object) -> Any:
+    """Returns an element of arrays that no one else will change."""
+    return map_leaves(copy_array, element)
 
 
 def length(batch: object) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from unisono._src.foundation import nest
+from unisono._src.input.plan import elements
 
 _NUMBERS = (bool, int, float, complex, np.number, np.bool_)
 _TEXT = (str, bytes)
@@ -32,6 +33,11 @@ def to_structure(element: object) -> object:
     if isinstance(element, tuple):
         return nest.rebuild(element, [to_structure(v) for v in element])
     return convert_tensor(element)
+
+
+def to_element(element: object) -> object:
+    """Returns what a loader gave as an element."""
+    return elements.convert(to_structure(element))
 
 
 def from_collated(batch: object) -> object:

@@ -274,16 +274,11 @@ class Generated(nodes.Node):
         return first_elements.watch(self, cursors.Iterated(self._elements))
 
     def _elements(self) -> Iterator[Any]:
-        if self.signature is None:
-            for element in self.make():
-                yield elements.map_leaves(
-                    elements.copy_array, elements.convert(element)
-                )
-            return
+        signature = self.signature
         for element in self.make():
-            yield elements.map_leaves(
-                elements.copy_array, conform(element, self.signature)
-            )
+            is_any = signature is None
+            made = elements.convert(element) if is_any else conform(element, signature)
+            yield elements.copy(made)
 
     @property
     def cardinality(self) -> int:

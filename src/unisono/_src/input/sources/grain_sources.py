@@ -38,7 +38,7 @@ def allow_flags() -> None:
 def read(iterator: Iterator[Any], count: int) -> list[Any]:
     """Returns the next elements of one of Grain's iterators; fewer at its end."""
     return [
-        elements.convert(loader_structures.to_structure(element))
+        loader_structures.to_element(element)
         for element in itertools.islice(iterator, count)
     ]
 

@@ -112,12 +112,11 @@ class Once:
         return Elements(iterator, self._convert)
 
     def _convert(self, element: object) -> object:
-        found = elements.convert(loader_structures.to_structure(element))
-        found = elements.map_leaves(elements.copy_array, found)
+        found = elements.copy(loader_structures.to_element(element))
         if not self._first:
             # Kept for the spec: once the iterator is in use, `peek` cannot read it. A
             # copy, because the caller may change the element.
-            self._first = [elements.map_leaves(elements.copy_array, found)]
+            self._first = [elements.copy(found)]
         return found
 
 
@@ -137,10 +136,7 @@ class OneShot(nodes.Node, nodes.ChangedByReading):
 
     def make_sample(self) -> nodes.Node:
         """Returns a source of the first element, which stays in the iterator."""
-        first = [
-            elements.convert(loader_structures.to_structure(e))
-            for e in self.make.peek()
-        ]
+        first = [loader_structures.to_element(e) for e in self.make.peek()]
         return arrays.Listed(tuple(first))
 
     def _spec(self) -> elements.Spec:
@@ -242,8 +238,7 @@ class Plain(Repeatable):
         return False
 
     def _convert(self, element: object) -> object:
-        found = elements.convert(loader_structures.to_structure(element))
-        return elements.map_leaves(elements.copy_array, found)
+        return elements.copy(loader_structures.to_element(element))
 
 
 def length(source: Any) -> int:

@@ -347,9 +347,7 @@ class Unbatch(nodes.Unary):
         inner = self.parent.cardinality
         if inner < 0:
             return inner
-        leaves = elements.leaves(self.parent.spec)
-        sizes = {s.shape[0] if s.shape.rank else None for s in leaves}
-        size = sizes.pop() if len(sizes) == 1 else None
+        size = elements.common_rows(self.parent.spec)
         return nodes.UNKNOWN if size is None else inner * size
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import secrets
@@ -157,7 +156,6 @@ class _Filling(cursors.Cursor):
         self._node = node
         self._source = node.parent.cursor()
         self._origin = self._source.get_state()
-        self._aside = ""
         self._next = 0
         self._over = False
         # A pass that lost an element to an exception must not become the file.
@@ -168,11 +166,11 @@ class _Filling(cursors.Cursor):
             return []
         if self._file is None and not self._has_failed:
             # Several may fill at once, and nobody may guess the name.
-            self._aside = f"{self._node.path}.{secrets.token_hex(8)}.partial"
+            aside = f"{self._node.path}.{secrets.token_hex(8)}.partial"
             try:
-                self._file = element_files.ElementWriter(self._aside)
+                self._file = element_files.ElementWriter(aside)
             except FileNotFoundError as e:
-                folder = os.path.dirname(self._aside)
+                folder = os.path.dirname(aside)
                 raise errors.NotFoundError(
                     f"Cannot keep a dataset in {self._node.path}: there is no folder "
                     f"{folder}. Make it first."
@@ -195,8 +193,8 @@ class _Filling(cursors.Cursor):
         self._over = True
         if self._file is not None:
             self._file.finish()
+            os.replace(self._file.path, self._node.path)
             self._file = None
-            os.replace(self._aside, self._node.path)
 
     def get_state(self) -> dict[str, Any]:
         return {"next": self._next, "origin": self._origin}
@@ -213,11 +211,7 @@ class _Filling(cursors.Cursor):
     def _drop(self) -> None:
         file, self._file = self._file, None
         if file is not None:
-            with contextlib.suppress(OSError):
-                # On a full disk the rest of the buffer cannot be written.
-                file.close()
-            with contextlib.suppress(OSError):
-                os.unlink(self._aside)
+            file.discard()
 
     def close(self) -> None:
         self._drop()

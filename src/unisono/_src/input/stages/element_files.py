@@ -18,6 +18,7 @@ long as this module, TensorStore writes 5 times as long, and small elements take
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import functools
 import gzip
@@ -228,6 +229,10 @@ class _Contents:
 class ElementWriter:
     """Writes elements into a new file, which is valid after `finish`.
 
+    Attributes:
+        path: the file.
+        count: how many elements were written.
+
     Raises:
         FileExistsError: there is something under this name, even a link to nothing.
     """
@@ -238,15 +243,15 @@ class ElementWriter:
             gzip.GzipFile(path, "xb") if compression else open(path, "xb")  # noqa: SIM115
         )
         self._file.write(_MAGIC)
-        self._count = 0
+        self.path, self.count = path, 0
 
     def write(self, element: object) -> None:
         """Appends an element to the file."""
         self._write_chunk(_ELEMENT, _encode(element))
-        self._count += 1
+        self.count += 1
 
     def _write_chunk(self, mark: bytes, pieces: list[_Piece]) -> None:
-        head = _HEAD.pack(mark, self._count, sum(map(len, pieces)))
+        head = _HEAD.pack(mark, self.count, sum(map(len, pieces)))
         self._file.write(head + _SUM.pack(files.checksum(head)))
         for piece in pieces:
             self._file.write(piece)
@@ -255,11 +260,15 @@ class ElementWriter:
     def finish(self) -> None:
         """Writes the mark of the end, and closes the file."""
         self._write_chunk(_END, [b""])
-        self.close()
-
-    def close(self) -> None:
-        """Closes the file, which stays invalid without the mark of the end."""
         self._file.close()
+
+    def discard(self) -> None:
+        """Closes and removes the file."""
+        with contextlib.suppress(OSError):
+            # On a full disk the rest of the buffer cannot be written.
+            self._file.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self.path)
 
 
 @final

@@ -10,24 +10,13 @@ from unisono._src.input.plan import elements, nodes
 from unisono._src.input.sources import arrays, files, grain_sources
 from unisono._src.input.stages import (
     argument_checks,
-    batching,
-    caching,
-    dataset_options,
     element_files,
     mixing,
-    prefetch,
     selecting,
     shuffling,
 )
 
 FILES = (files.Files, grain_sources.Parquet, grain_sources.ArrayRecord)
-# Stages that leave the order of names as it is.
-_SAME = (
-    prefetch.Prefetch,
-    dataset_options.WithOptions,
-    batching.HiddenBatchSize,
-    caching.Cache,
-)
 # Longer lists of names are not written out.
 _LONGEST = 100_000
 
@@ -119,10 +108,12 @@ def names_of(node: nodes.Node) -> FileNames | None:
     if not isinstance(node, nodes.Selecting):
         return None
     inner = names_of(node.parent)
-    if inner is None or isinstance(node, _SAME):
-        return inner
+    if inner is None:
+        return None
     if isinstance(node, shuffling.Shuffle):
         return dataclasses.replace(inner, is_shuffled=True)
+    if isinstance(node, nodes.Keeping):
+        return inner
     if isinstance(node, selecting.Repeat):
         return _repeat(inner, node.count)
     return _select(inner, node)

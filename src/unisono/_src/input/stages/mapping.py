@@ -60,7 +60,7 @@ def apply_and_copy(fn: Callable[..., Any], element: object) -> object:
     made = apply(fn, element)
     if type(made) is np.ndarray:
         return made.copy()
-    return elements.map_leaves(elements.copy_array, made)
+    return elements.copy(made)
 
 
 @final
