@@ -210,7 +210,7 @@ def test_a_closure_is_looked_up_once():
     strategy.shutdown()
     names = ("function.py", "find_compiled"), ("programs.py", "aval_key")
     found = {name: seen.calls[f"execution/{module}", name] for module, name in names}
-    assert found == {"find_compiled": 1, "aval_key": 1}
+    assert max(found.values()) == 1, found
 
 
 def test_making_a_variable_makes_few_calls(costs):
