@@ -78,7 +78,7 @@ class Resources:
             built = self._built[worker]
             if number not in built:
                 try:
-                    told = self._call(worker, "build", number, self._makers[number])
+                    told = self.call(worker, "build", number, self._makers[number])
                     # A carrier may turn named tuples into plain ones.
                     built[number] = DatasetDescription(*told)
                 except errors.UnavailableError:
@@ -106,10 +106,10 @@ class Resources:
         """
         try:
             self.describe(worker, number)
-            return self._call(worker, "ask", number, method, *args)
+            return self.call(worker, "ask", number, method, *args)
         except errors.UnavailableError:
             self.recover(worker)
-            return self._call(worker, "ask", number, method, *args)
+            return self.call(worker, "ask", number, method, *args)
 
     def _forget(self, worker: int) -> None:
         dropped = self._dropped[worker]
@@ -118,7 +118,7 @@ class Resources:
             gone = [dropped.pop() for _ in range(len(dropped))]
             held = [n for n in gone if self._built[worker].pop(n, None) is not None]
             if held:
-                self._call(worker, "forget", held)
+                self.call(worker, "forget", held)
 
     def recover(self, worker: int) -> None:
         """Replaces a worker that is gone, and lets the new one make all resources.
@@ -130,7 +130,7 @@ class Resources:
         with self._locks[worker]:
             try:
                 # Another thread may have replaced the worker already.
-                self._call(worker, "ping")
+                self.call(worker, "ping")
             except errors.UnavailableError:
                 self._built[worker].clear()
                 self._carrier.replace(WORKER, worker)
@@ -138,7 +138,8 @@ class Resources:
                 self.rounds[worker] += 1
             self.build(worker, list(self._makers))
 
-    def _call(self, worker: int, method: str, *args: object) -> Any:
+    def call(self, worker: int, method: str, *args: object) -> Any:
+        """Calls a method of a worker, and returns its result."""
         made = self._carrier.worker(worker).call(method, *args)
         return carrier_lib.wait(made, WORKER, worker, f"'{method}'")
 

@@ -382,11 +382,7 @@ class ServerGroup(server_files.SavingServers):
         Raises:
             UnavailableError: the server is gone; it says which, and what it held.
         """
-        try:
-            made = self._carrier.server(index).call(method, *args)
-            return carrier_lib.wait(made, SERVER, index, what)
-        except errors.UnavailableError as error:
-            raise self.explain(error) from error
+        return self.call_each(what, method, {index: args})[index]
 
     def describe(self) -> description.Description:
         """Returns the contents of each server, slots of optimizers included."""

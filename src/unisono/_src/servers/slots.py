@@ -91,7 +91,7 @@ class OptimizerUpdate(remote_state.RemoteUpdate):
         found = update_parts.cut(
             begin, [_aval(c) for c in cells], [], _homes(cells), [], kept
         )
-        remote_state.apply_all([_change(p, cells, ()) for p in found if p.written])
+        remote_state.apply_all([_change(p, cells, ()) for p in found])
         return made
 
     def join_parts(self, slots: Sequence[Variable]) -> list[Any]:
@@ -231,13 +231,10 @@ class OptimizerUpdate(remote_state.RemoteUpdate):
                 new: list[Any] = change(old, [_as_dense(g, c) for g, c in pairs])
                 return [x.astype(c.dtype) for x, c in zip(new, cells, strict=True)]
 
-            # In no frame and no tape: the programs are for any later call.
-            with ambient.push(state=None, tape=None):
-                found = update_parts.cut(
-                    change_flat, avals, given, _homes(cells), whose, kept
-                )
-            self._parts[key] = found
-        return [p for p in found if p.written]
+            found = self._parts[key] = update_parts.cut(
+                change_flat, avals, given, _homes(cells), whose, kept
+            )
+        return found
 
 
 def cut(
@@ -258,11 +255,7 @@ def cut(
         CannotBeCutError: a server would need the variables of another one.
     """
     avals, homes = [_aval(c) for c in cells], _homes(cells)
-    # In no frame and no tape: the programs are for any later call. Outside of the
-    # strategy, where Keras would sum the gradients once more.
-    with ambient.push(state=None, tape=None, strategy=None):
-        found = update_parts.cut(change, avals, gradients, homes, owners, frozenset())
-    return [p for p in found if p.written]
+    return update_parts.cut(change, avals, gradients, homes, owners, frozenset())
 
 
 def apply_parts(

@@ -17,7 +17,7 @@ import jax
 from jax.interpreters import partial_eval
 
 from unisono._src.execution import equations
-from unisono._src.foundation import jax_internals
+from unisono._src.foundation import ambient, jax_internals
 
 if TYPE_CHECKING:
     from jax.extend.core import JaxprEqn, Literal, Var
@@ -59,7 +59,7 @@ def cut(
     owners: Sequence[int],
     kept: frozenset[int],
 ) -> list[UpdatePart]:
-    """Return the parts of an update, one for each server that has some of the cells.
+    """Return the parts of an update, one for each server with cells that change.
 
     Args:
         change: a function from the values of cells and the gradients to new values.
@@ -75,12 +75,15 @@ def cut(
     servers = sorted({s for home in homes for s in home})
     # A branch that is for all variables, as of an update that is left out if gradients
     # are not finite, is for the variables of each server alone.
-    closed = equations.inline(
-        jax.make_jaxpr(change)(list(cells), list(gradients)), len(servers) > 1
-    )
+    # In no frame and no tape: the programs are for any later call. Outside of the
+    # strategy, where Keras would sum the gradients once more.
+    with ambient.push(state=None, tape=None, strategy=None):
+        traced = jax.make_jaxpr(change)(list(cells), list(gradients))
+        closed = equations.inline(traced, len(servers) > 1)
     ends = zip(closed.jaxpr.invars, closed.jaxpr.outvars, strict=False)
     kept |= {i for i, (old, new) in enumerate(ends) if old is new}
-    return [_Cutter(closed, len(cells), homes, owners, s).cut(kept) for s in servers]
+    parts = (_Cutter(closed, len(cells), homes, owners, s).cut(kept) for s in servers)
+    return [part for part in parts if part.written]
 
 
 @final

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
@@ -93,7 +93,7 @@ class WorkerRunner:
                 # Inside the block, where no server can be replaced.
                 self._meet_servers(rounds)
                 jobs = [self._prepare(closure) for closure in batch]
-                outcomes = self._call("run_many", jobs)
+                outcomes = self._resources.call(self.index, "run_many", jobs)
         except errors.UnavailableError as error:
             self._handle_loss(batch, error, rounds)
             return
@@ -166,7 +166,8 @@ class WorkerRunner:
         now = (rounds, self._resources.rounds[self.index])
         if now != self._rounds:
             every = range(self._servers.count)
-            self._call("connect", [self._carrier.server(i) for i in every])
+            handles = [self._carrier.server(i) for i in every]
+            self._resources.call(self.index, "connect", handles)
             # A new worker needs all programs. New servers need those of updates, which
             # are sent with those of closures.
             self._known.clear()
@@ -207,7 +208,7 @@ class WorkerRunner:
         """Returns the arrays of a closure's result."""
         while True:
             found: list[np.ndarray] | OtherShapes
-            found = self._call("run", *self._prepare(closure))
+            found = self._resources.call(self.index, "run", *self._prepare(closure))
             if not isinstance(found, OtherShapes):
                 return found
             closure.function = closure.retrace(found.shapes)
@@ -228,12 +229,8 @@ class WorkerRunner:
             return
         for server, key, data in function.updates:
             self._servers.send_program(server, key, data)
-        self._call("add_program", program)
+        self._resources.call(self.index, "add_program", program)
         self._known.add(program.key)
-
-    def _call(self, method: str, *args: object) -> Any:
-        made = self._carrier.worker(self.index).call(method, *args)
-        return carrier_lib.wait(made, WORKER, self.index, f"'{method}'")
 
     def _recover(self) -> None:
         """Waits until the worker is replaced and has made its datasets again."""
