@@ -26,9 +26,6 @@ __all__ = [
     "space_to_depth",
 ]
 
-# Strides, paddings and dilations.
-_How = tuple[tuple[int, ...], str | windows.Pairs, tuple[int, ...]]
-
 
 @array_function("nn.conv1d")
 def conv1d(
@@ -194,11 +191,7 @@ def depthwise_conv2d(
             f"{name}: a kernel for {channels} channels does not fit the shape "
             f"{list(found.shape)}."
         )
-    how = (
-        layout.space("strides", strides),
-        layout.padding(padding),
-        layout.space("dilations", 1 if dilations is None else dilations),
-    )
+    how = layout.how(strides, padding, dilations)
     # A group for each channel, with `factor` kernels each.
     flat = filters.reshape(height, width, 1, channels * factor)
     return _convolve(layout, found, flat, how, channels)
@@ -290,7 +283,7 @@ def _convolve(
     layout: windows.Layout,
     x: jax.Array,
     kernel: jax.Array,
-    how: _How,
+    how: windows.How,
     groups: int,
 ) -> jax.Array:
     strides, padding, dilations = how
@@ -343,11 +336,7 @@ def _convolve_space(
             f"input depth must be evenly divisible by filter depth: {channels} vs "
             f"{kernel.shape[-2]} in {name}."
         )
-    how = (
-        layout.space("strides", 1 if strides is None else strides),
-        layout.padding(padding),
-        layout.space("dilations", 1 if dilations is None else dilations),
-    )
+    how = layout.how(strides, padding, dilations)
     # A kernel for fewer channels convolves groups of channels, as in TensorFlow.
     return _convolve(layout, found, kernel, how, channels // kernel.shape[-2])
 
@@ -402,11 +391,7 @@ def _transpose(
             found.shape[0] if i == 0 else kernel.shape[-2] if i == channel else n
             for i, n in enumerate(shape)
         )
-    how = (
-        layout.space("strides", strides),
-        layout.padding(padding),
-        layout.space("dilations", 1 if dilations is None else dilations),
-    )
+    how = layout.how(strides, padding, dilations)
     like = jax.ShapeDtypeStruct(shape, found.dtype)
 
     def forward(y: jax.Array) -> jax.Array:
