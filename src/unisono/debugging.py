@@ -12,7 +12,4 @@ from unisono._src.ops.shape_checks import *  # noqa: F403
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
     __getattr__, __dir__ = _lazy_names.make_lookups("unisono.debugging", {})
 
-__all__ = [
-    *_checks.__all__,
-    *_shape_checks.__all__,
-]
+__all__ = [*_checks.__all__, *_shape_checks.__all__]
