@@ -33,6 +33,8 @@ __all__ = [
     "trace",
 ]
 
+_ORDERS = ("euclidean", "fro", 1, 2, np.inf)
+
 _ONE_DIAGONAL = "It takes one diagonal, not a band of several."
 
 
@@ -360,9 +362,6 @@ def transpose_if(x: jax.Array, transpose: bool, adjoint: bool) -> jax.Array:
         )
     made: jax.Array = jnp.matrix_transpose(x) if transpose or adjoint else x
     return jnp.conj(made) if adjoint else made
-
-
-_ORDERS = ("euclidean", "fro", 1, 2, np.inf)
 
 
 def _norm(
