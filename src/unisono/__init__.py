@@ -80,12 +80,7 @@ if _typing.TYPE_CHECKING:
     from unisono._src.ops.custom_gradients import *  # noqa: F403
     from unisono._src.ops.device_scope import device as device
     from unisono._src.ops.element_types import *  # noqa: F403
-    from unisono._src.ops.execution_mode import executing_eagerly as executing_eagerly
-    from unisono._src.ops.execution_mode import get_logger as get_logger
-    from unisono._src.ops.execution_mode import get_static_value as get_static_value
-    from unisono._src.ops.execution_mode import inside_function as inside_function
-    from unisono._src.ops.execution_mode import is_symbolic_tensor as is_symbolic_tensor
-    from unisono._src.ops.execution_order import *  # noqa: F403
+    from unisono._src.ops.execution_mode import *  # noqa: F403
     from unisono._src.ops.host_functions import *  # noqa: F403
     from unisono._src.ops.indexing import *  # noqa: F403
     from unisono._src.ops.init_scope import *  # noqa: F403

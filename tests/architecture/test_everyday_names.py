@@ -36,12 +36,6 @@ def test_every_path_is_one_of_tensorflow():
     assert [p for p in everyday_names.load() if listing.kind(p) is None] == []
 
 
-def test_two_objects_cannot_have_one_path():
-    with pytest.raises(ValueError, match=r"'math\.add'"):
-        everyday.add(print, "add_two", "math.add")
-    everyday.NAMES.pop("add_two", None)
-
-
 def test_a_name_of_two_public_modules_is_one_function():
     assert unisono.math.add is unisono.add
     assert unisono.nn.sigmoid is unisono.sigmoid
@@ -58,9 +52,3 @@ def test_the_list_of_all_names_is_made_when_it_is_asked_for(module):
     listed = importlib.import_module(module).__all__
     assert {*everyday.names_in(module)} <= {*listed}
     assert len(listed) == len({*listed})
-
-
-def test_the_docstring_of_a_function_says_whose_arguments_it_takes():
-    said = unisono.math.floormod.__doc__ or ""
-    assert "those of TensorFlow's ``tf.math.floormod``" in said
-    assert "the division of integers by zero gives a number" in said

@@ -1,7 +1,10 @@
 """A public module says what to write for TensorFlow's names that it does not have."""
 
+import ast
 import importlib.util
 import inspect
+import subprocess
+import sys
 
 import pytest
 
@@ -84,3 +87,25 @@ def test_every_public_module_answers_for_tensorflows_names():
     assert not silent, (
         f"expected `__getattr__` from lazy_names.make_lookups in {silent}."
     )
+
+
+def test_the_first_use_of_an_everyday_name_loads_no_more_than_it_must():
+    program = (
+        "import sys, unisono\n"
+        "unisono.constant\n"
+        "print([name for name in unisono._src.ops.MODULES['unisono'] "
+        "if name in sys.modules])"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = ast.literal_eval(process.stdout)
+    assert "unisono._src.ops.making" in loaded
+    assert "unisono._src.ops.control_flow" not in loaded
+
+
+def test_everyday_names_can_be_imported_all_at_once():
+    space = {}
+    exec("from unisono.math import *", space)
+    assert space["floormod"] is unisono.math.floormod
+    assert space["softmax"] is unisono.nn.softmax

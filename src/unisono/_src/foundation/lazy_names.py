@@ -47,7 +47,7 @@ def make_lookups(
     def find(name: str) -> object:
         found: object
         if name == "__all__" and everyday_modules:
-            found = sorted({*listed, *_load_all()})
+            found = sorted({*listed, *load_all()})
         elif name not in table:
             entry = _search(module, everyday_modules, name)
             if entry is None:
@@ -64,9 +64,9 @@ def make_lookups(
         return found
 
     def list_names() -> list[str]:
-        return sorted({*vars(sys.modules[module]), *table, *_load_all(), "__all__"})
+        return sorted({*vars(sys.modules[module]), *table, *load_all(), "__all__"})
 
-    def _load_all() -> Mapping[str, everyday.EverydayName]:
+    def load_all() -> Mapping[str, everyday.EverydayName]:
         for where in everyday_modules:
             importlib.import_module(where)
         return everyday.names_in(module)
@@ -82,10 +82,10 @@ def _search(
         return None
     path = f"{module}.{name}".partition(".")[2]
     for where in everyday_modules:
-        importlib.import_module(where)
         if path in everyday.NAMES:
-            return everyday.NAMES[path]
-    return None
+            break
+        importlib.import_module(where)
+    return everyday.NAMES.get(path)
 
 
 def _explain(name: str) -> str | None:

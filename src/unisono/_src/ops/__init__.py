@@ -17,7 +17,6 @@ MODULES = {
         "unisono._src.ops.device_scope",
         "unisono._src.ops.name_scope",
         "unisono._src.ops.execution_mode",
-        "unisono._src.ops.execution_order",
         "unisono._src.ops.init_scope",
         "unisono._src.ops.control_flow",
         "unisono._src.ops.mapping",

@@ -20,6 +20,23 @@ from unisono._src.ops import tensors
 from unisono._src.ops.tensors import TensorLike
 from unisono._src.state import frames
 
+__all__ = [
+    "Assert",
+    "assert_all_finite",
+    "assert_equal",
+    "assert_greater",
+    "assert_greater_equal",
+    "assert_less",
+    "assert_less_equal",
+    "assert_near",
+    "assert_negative",
+    "assert_non_negative",
+    "assert_non_positive",
+    "assert_none_equal",
+    "assert_positive",
+    "check_numerics",
+]
+
 # More elements than any array has: an error then tells all of them.
 _ALL = 10**9
 

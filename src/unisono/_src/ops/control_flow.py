@@ -20,12 +20,7 @@ from unisono._src.ops import bodies, tensors
 from unisono._src.ops.tensors import TensorLike
 from unisono._src.state import frames
 
-__all__ = [
-    "case",
-    "cond",
-    "switch_case",
-    "while_loop",
-]
+__all__ = ["case", "cond", "switch_case", "while_loop"]
 
 _R = TypeVar("_R")
 _Vars = TypeVar("_Vars", bound=Sequence[Any])

@@ -26,9 +26,6 @@ __all__ = [
     "space_to_depth",
 ]
 
-# Strides, paddings and dilations.
-_How = tuple[tuple[int, ...], str | windows.Pairs, tuple[int, ...]]
-
 
 @array_function("nn.conv1d")
 def conv1d(
@@ -41,9 +38,8 @@ def conv1d(
     name: str | None = None,
 ) -> jax.Array:
     """Returns a convolution over an axis."""
-    return _convolve_space(
-        "conv1d", 1, input, filters, stride, padding, data_format, dilations
-    )
+    layout = windows.Layout("conv1d", 1, data_format)
+    return _convolve_kernel(layout, input, filters, stride, padding, dilations)
 
 
 @array_function("nn.conv2d")
@@ -57,9 +53,8 @@ def conv2d(
     name: str | None = None,
 ) -> jax.Array:
     """Returns a convolution over two axes."""
-    return _convolve_space(
-        "conv2d", 2, input, filters, strides, padding, data_format, dilations
-    )
+    layout = windows.Layout("conv2d", 2, data_format)
+    return _convolve_kernel(layout, input, filters, strides, padding, dilations)
 
 
 @array_function("nn.conv3d")
@@ -73,9 +68,8 @@ def conv3d(
     name: str | None = None,
 ) -> jax.Array:
     """Returns a convolution over three axes."""
-    return _convolve_space(
-        "conv3d", 3, input, filters, strides, padding, data_format, dilations
-    )
+    layout = windows.Layout("conv3d", 3, data_format)
+    return _convolve_kernel(layout, input, filters, strides, padding, dilations)
 
 
 @array_function("nn.conv1d_transpose")
@@ -90,17 +84,8 @@ def conv1d_transpose(
     name: str | None = None,
 ) -> jax.Array:
     """Returns the transpose of `conv1d`."""
-    return _transpose(
-        "conv1d_transpose",
-        1,
-        input,
-        filters,
-        output_shape,
-        strides,
-        padding,
-        data_format,
-        dilations,
-    )
+    layout = windows.Layout("conv1d_transpose", 1, data_format)
+    return _transpose(layout, input, filters, output_shape, strides, padding, dilations)
 
 
 @array_function("nn.conv2d_transpose")
@@ -115,17 +100,8 @@ def conv2d_transpose(
     name: str | None = None,
 ) -> jax.Array:
     """Returns the transpose of `conv2d`."""
-    return _transpose(
-        "conv2d_transpose",
-        2,
-        input,
-        filters,
-        output_shape,
-        strides,
-        padding,
-        data_format,
-        dilations,
-    )
+    layout = windows.Layout("conv2d_transpose", 2, data_format)
+    return _transpose(layout, input, filters, output_shape, strides, padding, dilations)
 
 
 @array_function("nn.conv3d_transpose")
@@ -140,17 +116,8 @@ def conv3d_transpose(
     name: str | None = None,
 ) -> jax.Array:
     """Returns the transpose of `conv3d`."""
-    return _transpose(
-        "conv3d_transpose",
-        3,
-        input,
-        filters,
-        output_shape,
-        strides,
-        padding,
-        data_format,
-        dilations,
-    )
+    layout = windows.Layout("conv3d_transpose", 3, data_format)
+    return _transpose(layout, input, filters, output_shape, strides, padding, dilations)
 
 
 @array_function("nn.convolution")
@@ -169,9 +136,8 @@ def convolution(
         raise ValueError(
             f"convolution takes filters of three to five axes, received {rank + 2}."
         )
-    return _convolve_space(
-        "convolution", rank, input, filters, strides, padding, data_format, dilations
-    )
+    layout = windows.Layout("convolution", rank, data_format)
+    return _convolve_kernel(layout, input, filters, strides, padding, dilations)
 
 
 @array_function("nn.depthwise_conv2d")
@@ -185,20 +151,15 @@ def depthwise_conv2d(
     name: str | None = None,
 ) -> jax.Array:
     """Returns a convolution of each channel by itself."""
-    name = "depthwise_conv2d"
-    layout = windows.Layout(name, 2, data_format)
+    layout = windows.Layout("depthwise_conv2d", 2, data_format)
     found, filters = _operands(layout, input, filter)
     height, width, channels, factor = filters.shape
     if channels != found.shape[layout.letters.index("C")]:
         raise errors.InvalidArgumentError(
-            f"{name}: a kernel for {channels} channels does not fit the shape "
+            f"{layout.name}: a kernel for {channels} channels does not fit the shape "
             f"{list(found.shape)}."
         )
-    how = (
-        layout.space("strides", strides),
-        layout.padding(padding),
-        layout.space("dilations", 1 if dilations is None else dilations),
-    )
+    how = layout.how(strides, padding, dilations)
     # A group for each channel, with `factor` kernels each.
     flat = filters.reshape(height, width, 1, channels * factor)
     return _convolve(layout, found, flat, how, channels)
@@ -219,9 +180,8 @@ def separable_conv2d(
     inner = depthwise_conv2d(
         input, depthwise_filter, strides, padding, data_format, dilations
     )
-    return _convolve_space(
-        "separable_conv2d", 2, inner, pointwise_filter, 1, "VALID", data_format, None
-    )
+    layout = windows.Layout("separable_conv2d", 2, data_format)
+    return _convolve_kernel(layout, inner, pointwise_filter, 1, "VALID", None)
 
 
 @array_function("nn.atrous_conv2d")
@@ -233,7 +193,8 @@ def atrous_conv2d(
     name: str | None = None,
 ) -> jax.Array:
     """Returns a convolution with holes in its kernel."""
-    return _convolve_space("atrous_conv2d", 2, value, filters, 1, padding, None, rate)
+    layout = windows.Layout("atrous_conv2d", 2, None)
+    return _convolve_kernel(layout, value, filters, 1, padding, rate)
 
 
 @array_function("nn.space_to_depth")
@@ -290,7 +251,7 @@ def _convolve(
     layout: windows.Layout,
     x: jax.Array,
     kernel: jax.Array,
-    how: _How,
+    how: windows.How,
     groups: int,
 ) -> jax.Array:
     strides, padding, dilations = how
@@ -309,45 +270,36 @@ def _convolve(
     )
 
 
-def _convolve_space(
-    name: str,
-    rank: int,
+def _convolve_kernel(
+    layout: windows.Layout,
     x: TensorLike,
     filters: TensorLike,
     strides: Sizes | None,
     padding: Padding,
-    data_format: str | None,
     dilations: Sizes | None,
 ) -> jax.Array:
     """Returns a convolution over one, two or three axes.
 
     Args:
-        name: the name that the program calls.
-        rank: the number of axes of space.
+        layout: the axes of the input.
         x: the input.
         filters: the kernel: space, input channels, output channels.
         strides: one number, one for each axis of space, or one for each axis.
         padding: "SAME", "VALID", or pairs for all axes.
-        data_format: the letters of the axes.
         dilations: as `strides`; None for 1.
 
     Raises:
         InvalidArgumentError: types or shapes do not fit.
         ValueError: an argument is of another form.
     """
-    layout = windows.Layout(name, rank, data_format)
     found, kernel = _operands(layout, x, filters)
     channels = found.shape[layout.letters.index("C")]
     if channels % kernel.shape[-2]:
         raise errors.InvalidArgumentError(
             f"input depth must be evenly divisible by filter depth: {channels} vs "
-            f"{kernel.shape[-2]} in {name}."
+            f"{kernel.shape[-2]} in {layout.name}."
         )
-    how = (
-        layout.space("strides", 1 if strides is None else strides),
-        layout.padding(padding),
-        layout.space("dilations", 1 if dilations is None else dilations),
-    )
+    how = layout.how(strides, padding, dilations)
     # A kernel for fewer channels convolves groups of channels, as in TensorFlow.
     return _convolve(layout, found, kernel, how, channels // kernel.shape[-2])
 
@@ -368,33 +320,28 @@ def _operands(
 
 
 def _transpose(
-    name: str,
-    rank: int,
+    layout: windows.Layout,
     x: TensorLike,
     filters: TensorLike,
     output_shape: Sizes,
     strides: Sizes,
     padding: Padding,
-    data_format: str | None,
     dilations: Sizes | None,
 ) -> jax.Array:
     """Returns the transpose of a convolution: its gradient for the input `x`.
 
     Args:
-        name: the name that the program calls.
-        rank: the number of axes of space.
+        layout: the axes of the input.
         x: the input.
         filters: the kernel: space, output channels, input channels.
         output_shape: the shape of the result, or that of its space.
-        strides: as for `convolve`.
-        padding: as for `convolve`.
-        data_format: as for `convolve`.
-        dilations: as for `convolve`.
+        strides: as for `_convolve_kernel`.
+        padding: as for `_convolve_kernel`.
+        dilations: as for `_convolve_kernel`.
     """
-    layout = windows.Layout(name, rank, data_format)
     found, kernel = _operands(layout, x, filters)
-    shape = tensors.sizes(name, "output_shape", output_shape)
-    if len(shape) == rank:
+    shape = tensors.sizes(layout.name, "output_shape", output_shape)
+    if len(shape) == layout.rank:
         # Sizes of space alone: batch and channels follow from the operands.
         shape = layout.full(shape, 0)
         channel = layout.letters.index("C")
@@ -402,11 +349,7 @@ def _transpose(
             found.shape[0] if i == 0 else kernel.shape[-2] if i == channel else n
             for i, n in enumerate(shape)
         )
-    how = (
-        layout.space("strides", strides),
-        layout.padding(padding),
-        layout.space("dilations", 1 if dilations is None else dilations),
-    )
+    how = layout.how(strides, padding, dilations)
     like = jax.ShapeDtypeStruct(shape, found.dtype)
 
     def forward(y: jax.Array) -> jax.Array:
@@ -415,8 +358,8 @@ def _transpose(
     made = jax.eval_shape(forward, like)
     if made.shape != found.shape:
         raise errors.InvalidArgumentError(
-            f"{name}: an output of shape {list(shape)} belongs to an input of shape "
-            f"{list(made.shape)}, received {list(found.shape)}."
+            f"{layout.name}: an output of shape {list(shape)} belongs to an input of "
+            f"shape {list(made.shape)}, received {list(found.shape)}."
         )
     # JAX derives the transpose from the convolution itself, with its paddings.
     (result,) = jax.linear_transpose(forward, like)(found)

@@ -17,11 +17,7 @@ from unisono._src.ops import tensors
 from unisono._src.state import trace_versions, variables
 from unisono._src.values import jax_tapes, jax_traces
 
-__all__ = [
-    "custom_gradient",
-    "grad_pass_through",
-    "recompute_grad",
-]
+__all__ = ["custom_gradient", "grad_pass_through", "recompute_grad"]
 
 
 @everyday_name("custom_gradient")

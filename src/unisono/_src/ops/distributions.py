@@ -87,7 +87,7 @@ def draw_classes(
 
 def join_parameters(
     alpha: Numbers, beta: Numbers | None, kind: np.dtype
-) -> list[jax.Array]:
+) -> Sequence[jax.Array]:
     """Returns the parameters of a gamma distribution as arrays of one shape."""
     scale = to_number(1.0 if beta is None else beta, kind)
     return jnp.broadcast_arrays(to_number(alpha, kind), scale)

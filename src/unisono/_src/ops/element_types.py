@@ -15,13 +15,7 @@ from unisono._src.values.array_operators import StandsForArray
 from unisono._src.values.distributed import PerReplica
 from unisono._src.values.indexed_slices import IndexedSlices
 
-__all__ = [
-    "DType",
-    "Tensor",
-    "as_dtype",
-    "is_tensor",
-    "newaxis",
-]
+__all__ = ["DType", "Tensor", "as_dtype", "is_tensor", "newaxis"]
 
 # What TensorFlow calls them; `None` in an index makes a new axis.
 Tensor = jax.Array

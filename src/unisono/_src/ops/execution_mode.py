@@ -1,9 +1,14 @@
-"""Questions about how code runs, and the names of TensorFlow's autograph."""
+"""How code runs: questions about it, and names that have nothing to do here.
+
+Statements take effect in the order in which Python runs them, also in a compiled
+`function`; there is no autograph.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, overload
 
 import jax
@@ -12,6 +17,17 @@ import numpy as np
 from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.machines import runtime_settings
 from unisono._src.ops import bodies, tensors
+
+__all__ = [
+    "control_dependencies",
+    "executing_eagerly",
+    "get_logger",
+    "get_static_value",
+    "group",
+    "inside_function",
+    "is_symbolic_tensor",
+    "no_op",
+]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _NONE = "there is no autograph; a line that would need it is an error."
@@ -74,6 +90,51 @@ def get_logger() -> logging.Logger:
     'unisono'
     """
     return logging.getLogger("unisono")
+
+
+@everyday_name("control_dependencies")
+def control_dependencies(
+    control_inputs: Iterable[object] | None,
+) -> contextlib.AbstractContextManager[None]:
+    """Returns a context manager that changes nothing: statements run in order.
+
+    Args:
+        control_inputs: what the block must wait for; it has run already.
+
+    >>> import unisono
+    >>> count = unisono.Variable(1)
+    >>> with control_dependencies([count.assign_add(1)]):
+    ...     print(int(count.read_value()))
+    2
+    """
+    return contextlib.nullcontext()
+
+
+@everyday_name("group")
+def group(*inputs: object, name: str | None = None) -> None:
+    """Returns None: the given operations have run already.
+
+    Args:
+        *inputs: results of operations.
+        name: accepted for TensorFlow's sake.
+
+    >>> import unisono
+    >>> v, w = unisono.Variable(1), unisono.Variable(1)
+    >>> group(v.assign(3), w.assign(4))
+    >>> int(v.read_value()), int(w.read_value())
+    (3, 4)
+    """
+
+
+@everyday_name("no_op")
+def no_op(name: str | None = None) -> None:
+    """Does nothing, and returns None.
+
+    Args:
+        name: accepted for TensorFlow's sake.
+
+    >>> no_op()
+    """
 
 
 @overload

@@ -15,10 +15,7 @@ from unisono._src.foundation import nest
 from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.ops import bodies, tensors
 
-__all__ = [
-    "numpy_function",
-    "py_function",
-]
+__all__ = ["numpy_function", "py_function"]
 
 _R = TypeVar("_R")
 

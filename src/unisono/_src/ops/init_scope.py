@@ -12,9 +12,7 @@ from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.ops import bodies
 from unisono._src.values import jax_traces
 
-__all__ = [
-    "init_scope",
-]
+__all__ = ["init_scope"]
 
 
 @everyday_name(

@@ -39,6 +39,8 @@ __all__ = [
     "zeros_like",
 ]
 
+_RANGE_TYPES = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)
+
 _NARROW_TYPES = (
     "Types of 64 bits become those of 32 bits unless JAX has them, with a warning; a "
     "number that does not fit is an `OverflowError`."
@@ -456,9 +458,6 @@ def _full_like(x: TensorLike, value: int, dtype: DType) -> jax.Array:
     found = tensors.tensor(x)
     wanted = found.dtype if dtype is None else tensors.usable_type(dtype)
     return jnp.full(found.shape, value, wanted)
-
-
-_RANGE_TYPES = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)
 
 
 def _known_number(x: TensorLike) -> np.ndarray:

@@ -14,13 +14,7 @@ from unisono._src.foundation import errors, nest
 from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.ops import bodies, structures, tensors
 
-__all__ = [
-    "foldl",
-    "foldr",
-    "map_fn",
-    "scan",
-    "vectorized_map",
-]
+__all__ = ["foldl", "foldr", "map_fn", "scan", "vectorized_map"]
 
 _R = TypeVar("_R")
 _A = TypeVar("_A")

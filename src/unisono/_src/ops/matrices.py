@@ -33,6 +33,8 @@ __all__ = [
     "trace",
 ]
 
+_ORDERS = ("euclidean", "fro", 1, 2, np.inf)
+
 _ONE_DIAGONAL = "It takes one diagonal, not a band of several."
 
 
@@ -294,14 +296,24 @@ def band_part(
 def matrix_transpose(
     a: TensorLike, name: str | None = "matrix_transpose", conjugate: bool = False
 ) -> jax.Array:
-    """Returns matrices with rows and columns exchanged."""
-    return _matrix_transpose(a, conjugate)
+    """Returns matrices with rows and columns exchanged.
+
+    Raises:
+        ValueError: the array has fewer than two axes.
+    """
+    found = tensors.tensor(a)
+    if found.ndim < 2:
+        raise ValueError(
+            "Argument `a` should be a (batch) matrix with rank >= 2. Received `a` = "
+            f"{a} with shape: {found.shape}."
+        )
+    return transpose_if(found, not conjugate, bool(conjugate))
 
 
 @array_function("linalg.adjoint")
 def adjoint(matrix: TensorLike, name: str | None = None) -> jax.Array:
     """Returns matrices conjugated and transposed."""
-    return _matrix_transpose(matrix, True)
+    return matrix_transpose(matrix, conjugate=True)
 
 
 @array_function("linalg.cross")
@@ -350,9 +362,6 @@ def transpose_if(x: jax.Array, transpose: bool, adjoint: bool) -> jax.Array:
         )
     made: jax.Array = jnp.matrix_transpose(x) if transpose or adjoint else x
     return jnp.conj(made) if adjoint else made
-
-
-_ORDERS = ("euclidean", "fro", 1, 2, np.inf)
 
 
 def _norm(
@@ -413,18 +422,3 @@ def _check_diagonal(name: str, k: Sizes) -> int:
             )
         found = found[0]
     return int(found)
-
-
-def _matrix_transpose(a: TensorLike, conjugate: bool) -> jax.Array:
-    """Returns matrices with rows and columns exchanged.
-
-    Raises:
-        ValueError: the array has fewer than two axes.
-    """
-    found = tensors.tensor(a)
-    if found.ndim < 2:
-        raise ValueError(
-            "Argument `a` should be a (batch) matrix with rank >= 2. Received `a` = "
-            f"{a} with shape: {found.shape}."
-        )
-    return transpose_if(found, not conjugate, bool(conjugate))

@@ -12,10 +12,7 @@ from unisono._src.foundation import ambient
 from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.values import jax_traces
 
-__all__ = [
-    "get_current_name_scope",
-    "name_scope",
-]
+__all__ = ["get_current_name_scope", "name_scope"]
 
 
 @everyday_name("name_scope")

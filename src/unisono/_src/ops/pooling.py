@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 
@@ -37,7 +35,8 @@ def max_pool1d(
     name: str | None = None,
 ) -> jax.Array:
     """Returns the largest elements of windows over one axis."""
-    return _max_pool("max_pool1d", 1, input, ksize, strides, padding, data_format)
+    layout = windows.Layout("max_pool1d", 1, data_format)
+    return _max_pool(layout, input, ksize, strides, padding)
 
 
 @array_function("nn.max_pool2d")
@@ -50,7 +49,8 @@ def max_pool2d(
     name: str | None = None,
 ) -> jax.Array:
     """Returns the largest elements of windows over two axes."""
-    return _max_pool("max_pool2d", 2, input, ksize, strides, padding, data_format)
+    layout = windows.Layout("max_pool2d", 2, data_format)
+    return _max_pool(layout, input, ksize, strides, padding)
 
 
 @array_function("nn.max_pool3d")
@@ -63,7 +63,8 @@ def max_pool3d(
     name: str | None = None,
 ) -> jax.Array:
     """Returns the largest elements of windows over three axes."""
-    return _max_pool("max_pool3d", 3, input, ksize, strides, padding, data_format)
+    layout = windows.Layout("max_pool3d", 3, data_format)
+    return _max_pool(layout, input, ksize, strides, padding)
 
 
 @array_function("nn.max_pool")
@@ -76,7 +77,8 @@ def max_pool(
     name: str | None = None,
 ) -> jax.Array:
     """Returns the largest elements of windows over the axes of space."""
-    return _pool_any("max_pool", _max_pool, input, ksize, strides, padding, data_format)
+    layout = _find_layout("max_pool", input, data_format)
+    return _max_pool(layout, input, ksize, strides, padding)
 
 
 @array_function("nn.avg_pool1d")
@@ -89,7 +91,8 @@ def avg_pool1d(
     name: str | None = None,
 ) -> jax.Array:
     """Returns the means of windows over one axis."""
-    return _avg_pool("avg_pool1d", 1, input, ksize, strides, padding, data_format)
+    layout = windows.Layout("avg_pool1d", 1, data_format)
+    return _avg_pool(layout, input, ksize, strides, padding)
 
 
 @array_function("nn.avg_pool2d")
@@ -102,7 +105,8 @@ def avg_pool2d(
     name: str | None = None,
 ) -> jax.Array:
     """Returns the means of windows over two axes."""
-    return _avg_pool("avg_pool2d", 2, input, ksize, strides, padding, data_format)
+    layout = windows.Layout("avg_pool2d", 2, data_format)
+    return _avg_pool(layout, input, ksize, strides, padding)
 
 
 @array_function("nn.avg_pool3d")
@@ -115,7 +119,8 @@ def avg_pool3d(
     name: str | None = None,
 ) -> jax.Array:
     """Returns the means of windows over three axes."""
-    return _avg_pool("avg_pool3d", 3, input, ksize, strides, padding, data_format)
+    layout = windows.Layout("avg_pool3d", 3, data_format)
+    return _avg_pool(layout, input, ksize, strides, padding)
 
 
 @array_function("nn.avg_pool")
@@ -128,27 +133,25 @@ def avg_pool(
     name: str | None = None,
 ) -> jax.Array:
     """Returns the means of windows over the axes of space."""
-    return _pool_any("avg_pool", _avg_pool, input, ksize, strides, padding, data_format)
+    layout = _find_layout("avg_pool", input, data_format)
+    return _avg_pool(layout, input, ksize, strides, padding)
 
 
 def _max_pool(
-    name: str,
-    rank: int,
+    layout: windows.Layout,
     x: TensorLike,
     ksize: Sizes,
     strides: Sizes,
     padding: Padding,
-    data_format: str | None,
 ) -> jax.Array:
     """Returns the largest elements of windows."""
-    layout = windows.Layout(name, rank, data_format)
     found = _pool_input(layout, x, kinds.REAL)
     is_float = kinds.kind(found.dtype) == "f"
     # The identity of `max`: only with this value does JAX recognize the
     # reduction, whose gradient it knows.
     lowest = -jnp.inf if is_float else kinds.limits(found.dtype).min
     made: jax.Array = tensors.call(
-        name,
+        layout.name,
         jax.lax.reduce_window,
         found,
         lowest,
@@ -159,24 +162,21 @@ def _max_pool(
 
 
 def _avg_pool(
-    name: str,
-    rank: int,
+    layout: windows.Layout,
     x: TensorLike,
     ksize: Sizes,
     strides: Sizes,
     padding: Padding,
-    data_format: str | None,
 ) -> jax.Array:
     """Returns the means of windows; places beyond the edge do not count."""
-    layout = windows.Layout(name, rank, data_format)
     found = _pool_input(layout, x, kinds.FLOAT)
     window = _window(layout, ksize, strides, padding)
     if not isinstance(window[2], str):
-        raise ValueError(f"padding of {name} must be 'SAME' or 'VALID'.")
+        raise ValueError(f"padding of {layout.name} must be 'SAME' or 'VALID'.")
 
     def add_up(values: jax.Array) -> jax.Array:
         made: jax.Array = tensors.call(
-            name, jax.lax.reduce_window, values, 0.0, jax.lax.add, *window
+            layout.name, jax.lax.reduce_window, values, 0.0, jax.lax.add, *window
         )
         return made
 
@@ -184,22 +184,14 @@ def _avg_pool(
     return add_up(found) / add_up(jnp.ones(found.shape, found.dtype))
 
 
-def _pool_any(
-    name: str,
-    pool: Callable[..., jax.Array],
-    x: TensorLike,
-    ksize: Sizes,
-    strides: Sizes,
-    padding: Padding,
-    data_format: str | None,
-) -> jax.Array:
-    """Returns a pooling over as many axes as the input has."""
+def _find_layout(name: str, x: TensorLike, data_format: str | None) -> windows.Layout:
+    """Returns the layout of an input that has any number of axes."""
     rank = tensors.tensor(x).ndim - 2
     if rank not in windows.LETTERS:
         raise ValueError(
             f"Input tensor must be of rank 3, 4 or 5 but was {rank + 2} in {name}."
         )
-    return pool(name, rank, x, ksize, strides, padding, data_format)
+    return windows.Layout(name, rank, data_format)
 
 
 def _window(

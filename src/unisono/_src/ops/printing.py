@@ -19,9 +19,7 @@ from unisono._src.ops import tensors
 from unisono._src.state import frames
 from unisono._src.values import jax_traces
 
-__all__ = [
-    "print",
-]
+__all__ = ["print"]
 
 _Stream: TypeAlias = TextIO | str | Callable[[str], object]
 # The place of an array in a text, between zero bytes, which texts do not have.

@@ -16,6 +16,16 @@ from unisono._src.ops import distributions, random_state
 from unisono._src.ops.distributions import Numbers, Shape
 from unisono._src.training import philox
 
+__all__ = [
+    "categorical",
+    "gamma",
+    "normal",
+    "poisson",
+    "shuffle",
+    "truncated_normal",
+    "uniform",
+]
+
 # For the examples below.
 set_seed = random_state.set_seed
 

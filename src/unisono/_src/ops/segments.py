@@ -33,6 +33,14 @@ __all__ = [
     "unsorted_segment_sum",
 ]
 
+_SEGMENTS = {
+    "sum": jax.ops.segment_sum,
+    "prod": jax.ops.segment_prod,
+    "max": jax.ops.segment_max,
+    "min": jax.ops.segment_min,
+}
+_ENDS = ("max", "min")
+
 _NEEDS_SIZE = (
     "It cannot be used in a compiled function, because the size of what it gives "
     "depends on the numbers. Those whose names begin with `unsorted_` can."
@@ -344,17 +352,6 @@ def _bins(found: jax.Array, minlength: int | None, maxlength: int | None) -> int
         raise errors.InvalidArgumentError("Input arr must be non-negative in bincount.")
     size = max(int(known.max(initial=-1)) + 1, low or 0)
     return size if high is None else min(size, high)
-
-
-_SEGMENTS = {
-    "sum": jax.ops.segment_sum,
-    "prod": jax.ops.segment_prod,
-    "max": jax.ops.segment_max,
-    "min": jax.ops.segment_min,
-}
-
-
-_ENDS = ("max", "min")
 
 
 def _reduce_segments(

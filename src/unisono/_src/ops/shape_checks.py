@@ -14,6 +14,21 @@ from unisono._src.machines import runtime_settings
 from unisono._src.ops.tensors import TensorLike, is_array
 from unisono._src.ops.tensors import tensor as as_tensor
 
+__all__ = [
+    "assert_integer",
+    "assert_proper_iterable",
+    "assert_rank",
+    "assert_rank_at_least",
+    "assert_rank_in",
+    "assert_same_float_dtype",
+    "assert_scalar",
+    "assert_shapes",
+    "assert_type",
+    "get_log_device_placement",
+    "is_numeric_tensor",
+    "set_log_device_placement",
+]
+
 
 @final
 class _Setting:

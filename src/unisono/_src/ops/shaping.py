@@ -37,6 +37,8 @@ __all__ = [
     "unstack",
 ]
 
+_MODES = {"CONSTANT": "constant", "REFLECT": "reflect", "SYMMETRIC": "symmetric"}
+
 
 @array_function("reshape")
 @tensors.folds_constants
@@ -473,9 +475,6 @@ def _to_common_type(name: str, parts: Sequence[Any]) -> list[Any]:
     # Python's numbers have no type yet: [1, 2.0] becomes floats, as in TensorFlow.
     widest = max(found, key=lambda x: kinds.ALL.index(kinds.kind(x.dtype)))
     return [tensors.tensor(x, widest.dtype) for x in parts]
-
-
-_MODES = {"CONSTANT": "constant", "REFLECT": "reflect", "SYMMETRIC": "symmetric"}
 
 
 def _mirror(x: jax.Array, widths: Any, kind: str) -> jax.Array:

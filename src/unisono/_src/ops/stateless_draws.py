@@ -21,6 +21,17 @@ from unisono._src.ops.distributions import Numbers, Shape
 from unisono._src.training import philox
 from unisono._src.values.array_operators import operand
 
+__all__ = [
+    "fold_in",
+    "split",
+    "stateless_categorical",
+    "stateless_gamma",
+    "stateless_normal",
+    "stateless_poisson",
+    "stateless_truncated_normal",
+    "stateless_uniform",
+]
+
 Seed: TypeAlias = Sequence[int] | np.ndarray | jax.Array
 
 

@@ -16,9 +16,7 @@ from unisono._src.ops import array_entries, bodies, tensors
 from unisono._src.ops.array_entries import Entries
 from unisono._src.ops.tensors import DType, TensorLike
 
-__all__ = [
-    "TensorArray",
-]
+__all__ = ["TensorArray"]
 
 
 @everyday_name(

@@ -14,6 +14,8 @@ from unisono._src.ops.tensors import Sizes
 # "SAME", "VALID", or a pair for each axis.
 Padding: TypeAlias = str | Sequence[Any]
 Pairs: TypeAlias = tuple[tuple[int, int], ...]
+# Strides, paddings and dilations along the axes of space.
+How: TypeAlias = tuple[tuple[int, ...], str | Pairs, tuple[int, ...]]
 
 _T = TypeVar("_T")
 
@@ -98,3 +100,13 @@ class Layout:
             )
         found: Pairs = pairs[slice(*self.span)]
         return found
+
+    def how(
+        self, strides: Sizes | None, padding: Padding, dilations: Sizes | None
+    ) -> How:
+        """Returns strides, paddings and dilations; None stands for 1."""
+        return (
+            self.space("strides", 1 if strides is None else strides),
+            self.padding(padding),
+            self.space("dilations", 1 if dilations is None else dilations),
+        )

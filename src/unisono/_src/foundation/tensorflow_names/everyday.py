@@ -55,11 +55,13 @@ def add(
     Raises:
         ValueError: something else stands at one of the paths.
     """
-    entry = EverydayName(path, value, difference, is_of_arrays)
-    for one in (path, *also):
-        if one in NAMES:
-            raise ValueError(f"Two objects have TensorFlow's path {one!r}.")
-        NAMES[one] = entry
+    paths = (path, *also)
+    taken = [one for one in paths if one in NAMES]
+    if taken:
+        raise ValueError(f"Something else has TensorFlow's path {taken[0]!r} already.")
+    NAMES.update(
+        dict.fromkeys(paths, EverydayName(path, value, difference, is_of_arrays))
+    )
 
 
 def everyday_name(path: str, *also: str, difference: str = "") -> Callable[[_T], _T]:

@@ -24,7 +24,7 @@ _LISTS = (list, tuple)
 _SIZES = ("rank", "shape", "shape_n", "size")
 
 # TensorFlow's path -> the function for arrays.
-_functions: dict[str, Callable[..., Any]] = {}
+_functions: dict[str, Callable[..., object]] = {}
 
 
 @keras.saving.register_keras_serializable("unisono")
@@ -43,18 +43,18 @@ class NamedFunction(keras.Operation):
         super().__init__(name=name)
         self.function = function
 
-    def call(self, *args: Any, **kwargs: Any) -> Any:
+    def call(self, *args: object, **kwargs: object) -> object:
         """Returns what the function gives for arrays."""
         return _functions[self.function](*args, **kwargs)
 
-    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+    def compute_output_spec(self, *args: object, **kwargs: object) -> object:
         """Returns the symbolic tensors that stand for the results."""
         given = keras.tree.flatten((args, kwargs))
         # Dense ones: Keras takes the product of a tensor and an array for sparse.
         symbolic = [KerasTensor(x.shape, x.dtype) for x in given if _is_symbolic(x)]
 
         # All else, such as axes, must stay the numbers that they are.
-        def fill(*arrays: Any) -> Any:
+        def fill(*arrays: object) -> object:
             left = iter(arrays)
             args_now, kwargs_now = keras.tree.map_structure(
                 lambda x: next(left) if _is_symbolic(x) else x, (args, kwargs)
@@ -78,19 +78,18 @@ def _has_symbolic(values: Iterable[Any]) -> bool:
     return False
 
 
-def _name_type(x: Any) -> Any:
+def _name_type(x: object) -> object:
     """Returns an element type as its name, which Keras can save."""
-    is_type = isinstance(x, np.dtype) or (
-        isinstance(x, type) and issubclass(x, np.generic)
-    )
-    return np.dtype(x).name if is_type else x
+    if isinstance(x, np.dtype) or (isinstance(x, type) and issubclass(x, np.generic)):
+        return np.dtype(x).name
+    return x
 
 
-def _wrap(path: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap(path: str, function: Callable[..., object]) -> Callable[..., object]:
     """Returns a function that takes symbolic tensors, too."""
 
     @functools.wraps(function)
-    def routed(*args: Any, **kwargs: Any) -> Any:
+    def routed(*args: object, **kwargs: object) -> object:
         if not (_has_symbolic(args) or (kwargs and _has_symbolic(kwargs.values()))):
             return function(*args, **kwargs)
         if path in _SIZES:
@@ -110,7 +109,7 @@ def _wrap(path: str, function: Callable[..., Any]) -> Callable[..., Any]:
 @functools.cache
 def install() -> None:
     """Lets the public names of functions of arrays take symbolic tensors."""
-    made: dict[Callable[..., Any], Callable[..., Any]] = {}
+    made: dict[Callable[..., object], Callable[..., object]] = {}
     for module_name, everyday_modules in MODULES.items():
         for where in everyday_modules:
             importlib.import_module(where)
