@@ -1,5 +1,6 @@
 """Strategies, contexts and values of several replicas."""
 
+from collections.abc import Sequence
 from typing import Any, assert_type
 
 import jax
@@ -65,3 +66,20 @@ assert_type(distribute.Mirrored([1, 1]) + 1, jax.Array)
 with unisono.variable_creator_scope(lambda next_creator, **kwargs: next_creator()):
     pass
 print(strategy.describe(total).table.title)
+
+extended = strategy.extended
+assert_type(extended.read_var(total), jax.Array)
+assert_type(extended.non_slot_devices([total]), Sequence[str] | unisono.Variable)
+extended.update(total, lambda v, x: v.assign_add(x), args=[1.0])
+extended.batch_reduce_to("SUM", [(values, total), (values, "CPU:0")])
+rates: dict[str, float] = {"rate": 0.1}
+strategy.run(replica_fn, args=[values], kwargs=rates)
+
+
+def model_fn(features: jax.Array, mode: str) -> unisono.estimator.EstimatorSpec:
+    return unisono.estimator.EstimatorSpec(mode, predictions=features)
+
+
+model = unisono.estimator.Estimator(model_fn)
+spec = model.model_fn(jnp.ones(2), None, "infer", model.config)
+assert_type(spec, unisono.estimator.EstimatorSpec)
