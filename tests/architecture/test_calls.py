@@ -24,6 +24,8 @@ GIVEN = {
     "foundation/library_hooks.py: adopt": "What a `Companion` declares.",
     "integrations/keras/optimizers.py: _update_on_servers": "The plan of an update, "
     "which `RemoteState` declares.",
+    "integrations/keras/training.py: _make_loop_method.<locals>.method": "The `fit` of "
+    "servers, which `RemoteState` declares.",
     "state/creation.py: _bind_creator.<locals>.<lambda>": "A creator of variables.",
     "state/function_frame.py: FunctionFrame.change": "What computes a value if it is "
     "read.",

@@ -19,6 +19,7 @@ from unisono._src.execution import (
     function,
     host_inputs,
 )
+from unisono._src.execution.traced_function import TracedFunction
 from unisono._src.foundation import ambient, nest
 from unisono._src.foundation.public_names import publish
 from unisono._src.input.plan import elements
@@ -38,6 +39,8 @@ from unisono._src.servers.server_recovery import ServerRecovery
 from unisono._src.servers.worker_runner import WorkerRunner
 
 _R = TypeVar("_R")
+# Traces a call; see `function.trace_call`.
+_Trace = Callable[[], tuple[TracedFunction, list[Any], list[Any], list[list[Any]]]]
 
 
 @final
@@ -164,10 +167,12 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
                 is then cancelled.
         """
         _check_function(fn)
-        given, named = _check_arguments(args, kwargs)
+        trace = functools.partial(
+            function.trace_call, fn, *_check_arguments(args, kwargs)
+        )
         remote: ScheduledValue[_R] = ScheduledValue()
         try:
-            closure = self._make_closure(fn, given, named, remote, exactly_once)
+            closure = self._make_closure(trace, remote, exactly_once)
         except (ClosureInputError, host_inputs.EndOfSequenceError) as error:
             # Errors of a worker's dataset come from the next call, as in TensorFlow.
             remote.fail(error)
@@ -180,32 +185,28 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         return remote
 
     def _make_closure(
-        self,
-        fn: Callable[..., object],
-        args: tuple[object, ...],
-        kwargs: dict[str, object],
-        remote: ScheduledValue[Any],
-        is_once: bool,
+        self, trace: _Trace, remote: ScheduledValue[Any], is_once: bool
     ) -> closures.Closure:
         def retrace(shapes: tuple[ArrayShapes, ...]) -> closures.ExportedFunction:
-            return self._export(fn, args, kwargs, shapes)[0]
+            return self._export(trace, shapes)[0]
 
         # The plan keeps the iterators: workers let theirs go when these are garbage.
-        exported, leaves, plan = self._export(fn, args, kwargs, None)
+        exported, leaves, plan = self._export(trace, None)
         number = next(self._numbers) if is_once else None
         arrays = [np.asarray(x) for x in leaves]
         return closures.Closure(exported, arrays, plan, number, retrace, remote)
 
     def _export(
-        self,
-        fn: Callable[..., object],
-        args: tuple[object, ...],
-        kwargs: dict[str, object],
-        shapes: tuple[ArrayShapes, ...] | None,
+        self, trace: _Trace, shapes: tuple[ArrayShapes, ...] | None
     ) -> tuple[
         closures.ExportedFunction, Sequence[ArrayLike], Sequence[closures.NumberedInput]
     ]:
         """Traces a call.
+
+        Args:
+            trace: traces it.
+            shapes: the shapes of the elements that it takes; None for those of the
+                first worker.
 
         Returns:
             What travels; the arrays of the arguments; and the iterators.
@@ -214,8 +215,11 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         mark = ambient.push_servers(worker=messages.INDEX)
         with self._tracing, self.strategy.scope(), mark:
             if shapes is not None:
-                self._expect(fn, args, kwargs, shapes)
-            found, leaves, iterators, taken = function.trace_call(fn, args, kwargs)
+                # The first trace only tells which iterators the function uses.
+                for source, wanted in zip(trace()[2], shapes, strict=True):
+                    if isinstance(source, per_worker.PerWorkerIterator):
+                        source.shapes = wanted
+            found, leaves, iterators, taken = trace()
             # What the functions of closures take elements from has a number.
             plan = cast("list[closures.NumberedInput]", iterators)
             known = self._exported.get(id(found))
@@ -225,20 +229,6 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
             made = closures.export_function(found, described)
             self._exported[id(found)] = (found, made)
             return made, leaves, plan
-
-    def _expect(
-        self,
-        fn: Callable[..., object],
-        args: tuple[object, ...],
-        kwargs: dict[str, object],
-        shapes: tuple[ArrayShapes, ...],
-    ) -> None:
-        """Sets the shapes of the elements that iterators give to the next trace."""
-        # The first trace only tells which iterators the function uses.
-        _, _, plan, _ = function.trace_call(fn, args, kwargs)
-        for source, wanted in zip(plan, shapes, strict=True):
-            if isinstance(source, per_worker.PerWorkerIterator):
-                source.shapes = wanted
 
     def join(self) -> None:
         """Waits until all scheduled functions have ended.

@@ -171,18 +171,11 @@ class ServerGroup(server_files.SavingServers):
             return None
         return functools.partial(slots.apply_parts, parts, cells)
 
-    def fit(
-        self,
-        model: Any,
-        strategy: object,
-        block: remote_state.ModelBlock,
-        *args: object,
-        **kwargs: object,
-    ) -> Any:
-        """Trains a Keras model on the workers; see `RemoteState`."""
+    def load_fit(self) -> Callable[..., Any]:
+        """Returns what trains a Keras model on the workers; see `RemoteState`."""
         # By its name, because it loads Keras, which need not be installed.
-        module = importlib.import_module(f"{_HERE}.keras_fit")
-        return module.fit(model, strategy, block, *args, **kwargs)
+        found: Callable[..., Any] = importlib.import_module(f"{_HERE}.keras_fit").fit
+        return found
 
     def _warn_of_lost_updates(self, optimizer: str, error: Exception) -> None:
         """Says that workers compute an optimizer's updates, if there are several.

@@ -7,7 +7,6 @@ reach servers by these classes only.
 from __future__ import annotations
 
 import abc
-import contextlib
 import dataclasses
 import pathlib
 import types
@@ -187,8 +186,6 @@ class RemoteUpdate(abc.ABC):
         """
 
 
-# Makes a block in which a library's own programs use a model.
-ModelBlock = Callable[[Any], contextlib.AbstractContextManager[None]]
 # A function from the values of cells, and gradients, to the new values of the cells.
 UpdateFunction = Callable[[list[Any], list[Any]], list[Any]]
 
@@ -293,22 +290,12 @@ class RemoteState(abc.ABC):
         """
 
     @abc.abstractmethod
-    def fit(
-        self,
-        model: Any,
-        strategy: object,
-        block: ModelBlock,
-        *args: object,
-        **kwargs: object,
-    ) -> Any:
-        """Trains a Keras model on the workers; see `keras.Model.fit`.
+    def load_fit(self) -> Callable[..., Any]:
+        """Returns the function that trains a Keras model on the workers.
 
-        Args:
-            model: the model, which was made and compiled in the strategy's scope.
-            strategy: the strategy.
-            block: makes a block in which Keras' own programs use the model.
-            *args: the arguments of `fit`.
-            **kwargs: its keyword arguments.
+        Its arguments are the model, which was made and compiled in the strategy's
+        scope; the strategy; a function that makes a block in which Keras' own programs
+        use the model; and the arguments of `keras.Model.fit`.
         """
 
     # Checkpoints.

@@ -119,7 +119,8 @@ def _make_loop_method(name: str) -> Callable[..., object]:
         if name == "fit" and servers is not None:
             with strategy.scope():
                 adoption.bring_in(self)
-                return servers.fit(self, strategy, _enter_loop, *args, **kwargs)
+                fit = servers.load_fit()
+                return fit(self, strategy, _enter_loop, *args, **kwargs)
         if name.endswith("_on_batch"):
             strategy_distribution.check_numbers((args, kwargs))
         with _enter_loop(self):
