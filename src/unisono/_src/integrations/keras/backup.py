@@ -85,13 +85,13 @@ class BackupAndRestore(keras.callbacks.Callback):
         self.save_freq = save_freq
         self.double_checkpoint = double_checkpoint
         self.delete_checkpoint = delete_checkpoint
-        self._input: positions.Position | None = None
+        self._input: positions.InputPosition | None = None
         # Batches since the last backup, batches done in this epoch, and the epoch.
         self._since = self._at = self._epoch = 0
         self._is_due = False
         self._metrics: dict[str, np.ndarray] | None = None
 
-    def _take_input(self, adapter: positions.Position) -> None:
+    def _take_input(self, adapter: positions.InputPosition) -> None:
         """Take the adapter from which the `fit` that is about to begin reads."""
         self._input = adapter
 

@@ -54,7 +54,7 @@ class Randomness:
 _randomness = Randomness()
 
 
-class Position(Protocol):
+class InputPosition(Protocol):
     """The position of `fit` in its input, as a backup sees it.
 
     Attributes:
@@ -80,7 +80,7 @@ class Position(Protocol):
 class InputTaker(Protocol):
     """A callback that makes backups."""
 
-    def _take_input(self, adapter: Position) -> None: ...
+    def _take_input(self, adapter: InputPosition) -> None: ...
 
 
 @final
@@ -284,7 +284,7 @@ class PositionedAdapter(internals.DataAdapter):
         self._inner.on_epoch_end()
 
 
-def give_input(callbacks: Sequence[InputTaker], adapter: Position) -> None:
+def give_input(callbacks: Sequence[InputTaker], adapter: InputPosition) -> None:
     """Tell callbacks that make backups from which adapter `fit` will read."""
     for callback in callbacks:
         # Private, because users see the callback's class, and it is not for them.
