@@ -1,5 +1,7 @@
 """Compiled programs: which calls share one, and what each computes."""
 
+import operator
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,8 @@ import pytest
 
 import unisono
 from unisono._src.execution import programs
+
+precision = operator.attrgetter("jax_default_matmul_precision")
 
 
 @pytest.fixture
@@ -74,7 +78,7 @@ def test_a_setting_of_jax_has_a_trace_of_its_own():
 
     @unisono.function
     def product(x):
-        seen.append(jax.config.jax_default_matmul_precision)
+        seen.append(precision(jax.config))
         return x @ x
 
     x = np.eye(2, dtype=np.float32)
