@@ -1,7 +1,7 @@
 """Replicas that take turns: where they meet, and what each leaves to the others."""
 
 import logging
-import typing
+import operator
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +18,7 @@ from tests.parity.programs import (
     variable,
 )
 
-# mypy does not know its attributes.
-OPTIONS: typing.Any = jax.config
+precision = operator.attrgetter("jax_default_matmul_precision")
 
 
 def run(fn, replicas=2):
@@ -95,14 +94,14 @@ def test_a_setting_of_jax_that_one_replica_makes_is_its_own():
         if index() == 0:
             with jax.default_matmul_precision("highest"):
                 meet(number())
-                seen.append(OPTIONS.jax_default_matmul_precision)
+                seen.append(precision(jax.config))
         else:
-            seen.append(OPTIONS.jax_default_matmul_precision)
+            seen.append(precision(jax.config))
             meet(number())
 
     run(replica)
     assert seen == [None, "highest"]
-    assert OPTIONS.jax_default_matmul_precision is None
+    assert precision(jax.config) is None
 
 
 def test_an_invalid_number_names_the_replica_that_computed_it():

@@ -1,6 +1,6 @@
 """Compiled programs: which calls share one, and what each computes."""
 
-import typing
+import operator
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +10,7 @@ import pytest
 import unisono
 from unisono._src.execution import programs
 
-# mypy does not know its attributes.
-OPTIONS: typing.Any = jax.config
+precision = operator.attrgetter("jax_default_matmul_precision")
 
 
 @pytest.fixture
@@ -79,7 +78,7 @@ def test_a_setting_of_jax_has_a_trace_of_its_own():
 
     @unisono.function
     def product(x):
-        seen.append(OPTIONS.jax_default_matmul_precision)
+        seen.append(precision(jax.config))
         return x @ x
 
     x = np.eye(2, dtype=np.float32)

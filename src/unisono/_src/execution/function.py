@@ -11,9 +11,7 @@ from typing import (
     Concatenate,
     Generic,
     ParamSpec,
-    Protocol,
     TypeVar,
-    cast,
     final,
     overload,
 )
@@ -612,35 +610,6 @@ def find_compiled(
     if isinstance(fn, Function):
         return fn
     return None if host is None else host.compiled_run(fn)
-
-
-class _Traceable(Protocol):
-    """A function whose calls can be traced without running them."""
-
-    def _trace_call(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> traced_function.TracedCall: ...
-
-
-def trace_call(
-    fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
-) -> traced_function.TracedCall:
-    """Return the trace of a call, without running it.
-
-    A coordinator sends it to a worker. The elements that the trace takes from iterators
-    are put back.
-
-    Args:
-        fn: a `Function`, a method, or a concrete function.
-        args: the arguments of the call.
-        kwargs: its keyword arguments.
-
-    Raises:
-        EndOfSequenceError: an iterator has no element to trace the call with.
-        ValueError: the function runs on the host, so it has no program.
-    """
-    # Private, because programs see the classes.
-    return cast(_Traceable, fn)._trace_call(args, kwargs)  # noqa: SLF001
 
 
 # The types of callables that are compiled when they are called.

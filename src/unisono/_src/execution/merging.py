@@ -22,13 +22,14 @@ from unisono._src.values import distributed, ports
 from unisono._src.values.array_operators import ArrayOperators
 from unisono._src.values.indexed_slices import IndexedSlices
 
+# A function that a replica gives to `merge_call`, and the arguments for it.
+_Merge = Callable[..., object]
+_Args = Sequence[object]
+_Kwargs = dict[str, object]
+
 
 def merge(
-    strategy: object,
-    port: ports.Port,
-    merge_fn: Callable[..., object],
-    args: Sequence[object],
-    kwargs: dict[str, object],
+    strategy: object, port: ports.Port, merge_fn: _Merge, args: _Args, kwargs: _Kwargs
 ) -> Any:
     """Call `merge_fn` once for all replicas, and return this replica's own part.
 
@@ -57,10 +58,7 @@ def enter_cross_replica(
 
 
 def _merge_alone(
-    strategy: object,
-    merge_fn: Callable[..., object],
-    args: Sequence[object],
-    kwargs: dict[str, object],
+    strategy: object, merge_fn: _Merge, args: _Args, kwargs: _Kwargs
 ) -> object:
     """Call `merge_fn` for the only replica."""
     # Outside every scope there is no strategy to be current, only a default one.
@@ -119,9 +117,9 @@ def _own_part(x: distributed.PerReplica) -> Any:
 def _merge_spmd(
     strategy: object,
     port: ports.SpmdPort,
-    merge_fn: Callable[..., object],
-    args: Sequence[object],
-    kwargs: dict[str, object],
+    merge_fn: _Merge,
+    args: _Args,
+    kwargs: _Kwargs,
 ) -> object:
     """Call `merge_fn` once in the program that serves all replicas."""
 
@@ -150,9 +148,9 @@ def _merge_spmd(
 def _merge_lockstep(
     strategy: object,
     port: ports.LockstepPort,
-    merge_fn: Callable[..., object],
-    args: Sequence[object],
-    kwargs: dict[str, object],
+    merge_fn: _Merge,
+    args: _Args,
+    kwargs: _Kwargs,
 ) -> object:
     """Wait for all replicas that take turns, and call `merge_fn` once for them."""
 

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from unisono._src.execution import equations, program_checks, step_labels
-from unisono._src.execution.program_cells import Inputs, ProgramCells
+from unisono._src.execution.program_cells import Arrays, Inputs, ProgramCells
 from unisono._src.execution.traced_function import Miss, TracedFunction, TracesByShape
 from unisono._src.foundation import jax_internals
 from unisono._src.machines import topology
@@ -31,6 +31,7 @@ from unisono._src.state import (
 from unisono._src.state.storage import Cell
 from unisono._src.workers import watchdog
 
+Call = Callable[[Arrays], Any]
 # Under short names, because every step looks them up.
 _lock, _clock = storage.LOCK, storage.Clock
 _throttle, _eager = topology.THROTTLE, trace_versions.EAGER
@@ -44,15 +45,11 @@ class Jitted(Protocol):
     """What `jax.jit` makes of a program."""
 
     def __call__(
-        self,
-        donated: list[jax.Array],
-        kept: list[jax.Array],
-        leaves: list[jax.Array],
-        /,
-    ) -> tuple[list[jax.Array], list[jax.Array]]:
+        self, donated: Arrays, kept: Arrays, leaves: Arrays, /
+    ) -> tuple[Arrays, Arrays]:
         """Return the new values of cells, and the arrays of the result."""
 
-    def lower(self, *args: list[jax.Array]) -> jax.stages.Lowered:
+    def lower(self, *args: Arrays) -> jax.stages.Lowered:
         """Return the program of a call."""
 
     def clear_cache(self) -> None:
@@ -77,7 +74,7 @@ class CompiledProgram:
     name: str
     cells: ProgramCells
     jitted: Jitted
-    collect: Callable[[list[jax.Array]], Any]
+    collect: Callable[[Arrays], Any]
     has_callbacks: bool
     traces: TracesByShape
     labels: step_labels.StepLabels
@@ -87,12 +84,7 @@ class CompiledProgram:
         """What the program is, for messages."""
         return f"the step '{self.name}'{', which calls Python' * self.has_callbacks}"
 
-    def prepare(
-        self,
-        donated: list[jax.Array],
-        kept: list[jax.Array],
-        leaves: list[jax.Array],
-    ) -> Inputs:
+    def prepare(self, donated: Arrays, kept: Arrays, leaves: Arrays) -> Inputs:
         """Return the inputs of a call, with its label, on the program's devices."""
         if self.cells.ledger is not None:
             kept.append(self.labels.find_number(leaves))
@@ -100,7 +92,7 @@ class CompiledProgram:
             return donated, kept, leaves
         return self.cells.place(donated, kept, leaves)
 
-    def lower(self, leaves: list[jax.Array]) -> jax.stages.Lowered:
+    def lower(self, leaves: Arrays) -> jax.stages.Lowered:
         """Return the program as `jax.stages.Lowered`, for inspection."""
         cells = self.cells
         donated = list(map(_ARRAY, cells.donated))
@@ -134,9 +126,9 @@ class DonatingCall:
         # When cells were last checked for arrays that others hold; see `storage.Clock`.
         self._clock = -1
 
-    def run(self, leaves: list[jax.Array]) -> Any:
+    def run(self, leaves: Arrays) -> Any:
         """Gather the arrays of cells, call the program, store the new arrays."""
-        done: list[tuple[list[jax.Array], list[jax.Array]]] = []
+        done: list[tuple[Arrays, Arrays]] = []
         with _lock:
             # A donated array is gone. So cells whose arrays others may hold get copies
             # first; the clock tells whether there can be any.
@@ -172,9 +164,7 @@ class DonatingCall:
             _eager.note_change()
         return self._collect(done[0][1])
 
-    def _call_with_moved_arguments(
-        self, error: Exception, leaves: list[jax.Array]
-    ) -> Any:
+    def _call_with_moved_arguments(self, error: Exception, leaves: Arrays) -> Any:
         """Call again with the arguments moved, if they were on other devices.
 
         Otherwise raise `error`, in the user's terms.
@@ -200,7 +190,7 @@ class CallbackCall:
     def __init__(self, compiled: CompiledProgram) -> None:
         self._compiled = compiled
 
-    def run(self, leaves: list[jax.Array]) -> Any:
+    def run(self, leaves: Arrays) -> Any:
         """Call the program.
 
         Raises:
@@ -237,7 +227,7 @@ class CallbackCall:
                 cells.bring_home()
         return compiled.collect(flat)
 
-    def _check_unchanged(self, before: list[jax.Array]) -> None:
+    def _check_unchanged(self, before: Arrays) -> None:
         """Raise if other code has replaced the arrays of the cells to write."""
         for cell, array in zip(self._compiled.cells.written, before, strict=True):
             if cell.array is not array:
@@ -253,13 +243,11 @@ class WorkersCall:
         alone: calls it without the watch.
     """
 
-    def __init__(
-        self, compiled: CompiledProgram, alone: Callable[[list[jax.Array]], Any]
-    ) -> None:
+    def __init__(self, compiled: CompiledProgram, alone: Call) -> None:
         self._compiled = compiled
         self._alone = alone
 
-    def run(self, leaves: list[jax.Array]) -> Any:
+    def run(self, leaves: Arrays) -> Any:
         """Call the program."""
         compiled = self._compiled
         label = compiled.labels.find(leaves) or self._label_step(leaves)
@@ -277,7 +265,7 @@ class WorkersCall:
         watchdog.watch(compiled.cells.written or made)
         return made
 
-    def _label_step(self, leaves: list[jax.Array]) -> str:
+    def _label_step(self, leaves: Arrays) -> str:
         """Return the label by which workers compare this program, for these shapes.
 
         Raises:
@@ -315,14 +303,14 @@ class ServerCall:
             None if lookup is None else lookup.params["cell"].home.group
         )
 
-    def run(self, leaves: list[jax.Array]) -> Any:
+    def run(self, leaves: Arrays) -> Any:
         """Call the program."""
         # Servers are waited for, so the cells of this process are held without the
         # lock.
         with holding.hold(self._compiled.cells.written, self._compiled.what):
             return self._call_holding(leaves)
 
-    def _call_holding(self, leaves: list[jax.Array]) -> Any:
+    def _call_holding(self, leaves: Arrays) -> Any:
         """Call the program; the cells that it writes are held."""
         compiled, own = self._compiled, self._compiled.cells
         cells = [*own.donated, *own.kept]
@@ -358,11 +346,8 @@ class ServerCall:
         return compiled.collect(list(given))
 
     def _run_in_stages(
-        self,
-        group: remote_state.RemoteState,
-        arrays: list[jax.Array],
-        leaves: list[jax.Array],
-    ) -> tuple[list[jax.Array], list[jax.Array]]:
+        self, group: remote_state.RemoteState, arrays: Arrays, leaves: Arrays
+    ) -> tuple[Arrays, Arrays]:
         """Return the new values and the rest of a program that asks for rows."""
         own, found = self._compiled.cells, self._compiled.traces.find_for(leaves)
         run = self._staged.get(id(found))

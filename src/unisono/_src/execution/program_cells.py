@@ -19,9 +19,10 @@ from unisono._src.values import collectives
 from unisono._src.workers import watchdog
 
 _HOLDER = operator.attrgetter("holder")
+Arrays = list[jax.Array]
 # The arrays that a program is called with: those that it may take over, those that it
 # only reads, and those of the arguments.
-Inputs = tuple[list[jax.Array], list[jax.Array], list[jax.Array]]
+Inputs = tuple[Arrays, Arrays, Arrays]
 
 
 class HasArray(Protocol):
@@ -106,18 +107,13 @@ class ProgramCells:
         mirroring.unescape(self.donated)
         mirroring.settle(self.kept)
 
-    def place(
-        self,
-        donated: list[jax.Array],
-        kept: list[jax.Array],
-        leaves: list[jax.Array],
-    ) -> Inputs:
+    def place(self, donated: Arrays, kept: Arrays, leaves: Arrays) -> Inputs:
         """Return the inputs of a call, copied to the program's devices if need be."""
         home, mesh = self._home, self.mesh
         if home is None:
             return donated, kept, leaves
 
-        def move(cells: Sequence[Cell], arrays: list[jax.Array]) -> list[jax.Array]:
+        def move(cells: Sequence[Cell], arrays: Arrays) -> Arrays:
             # Captured arrays, behind those of cells, are there already.
             pairs = zip(cells, arrays, strict=False)
             moved = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
 import jax
@@ -17,7 +16,7 @@ from unisono._src.execution import (
     step_labels,
     step_marks,
 )
-from unisono._src.execution.program_cells import ProgramCells
+from unisono._src.execution.program_cells import Arrays, ProgramCells
 from unisono._src.execution.traced_function import TracedFunction, TracesByShape
 from unisono._src.state.storage import Cell
 from unisono._src.values import jax_traces
@@ -77,7 +76,7 @@ class Program:
         jitted: program_calls.Jitted = made
         return jitted
 
-    def _choose_call(self, first: TracedFunction) -> Callable[[list[jax.Array]], Any]:
+    def _choose_call(self, first: TracedFunction) -> program_calls.Call:
         """Return the way to call this program."""
         compiled = self._compiled
         if first.uses_servers:
@@ -111,7 +110,7 @@ class Program:
         """Let go of what JAX has compiled; it is compiled again if it is called."""
         self._compiled.jitted.clear_cache()
 
-    def lower(self, leaves: list[jax.Array]) -> jax.stages.Lowered:
+    def lower(self, leaves: Arrays) -> jax.stages.Lowered:
         """Return the program as `jax.stages.Lowered`, for inspection."""
         return self._compiled.lower(leaves)
 
@@ -127,8 +126,8 @@ class Program:
         return stored, [split if kind == "p" else same for kind in kinds]
 
     def _evaluate(
-        self, donated: list[jax.Array], kept: list[jax.Array], leaves: list[jax.Array]
-    ) -> tuple[list[jax.Array], list[jax.Array]]:
+        self, donated: Arrays, kept: Arrays, leaves: Arrays
+    ) -> tuple[Arrays, Arrays]:
         """Compute the new values of cells and the result; JAX compiles this.
 
         Raises:

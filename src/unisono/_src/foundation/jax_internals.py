@@ -53,6 +53,7 @@ class Internal:
 _used: list[Internal] = []
 
 
+@final
 class _Missing(type):
     """The class of what stands for a name that JAX does not have: its use raises.
 

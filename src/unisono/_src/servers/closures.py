@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Any, Protocol, cast, final
 
 import jax
 import numpy as np
 from jax.typing import ArrayLike
 
 from unisono._src.execution import equations, programs, signature
-from unisono._src.execution.traced_function import TracedFunction
+from unisono._src.execution.traced_function import TracedCall, TracedFunction
 from unisono._src.servers import (
     closure_queue,
     lookups,
@@ -279,6 +279,34 @@ def _origin(value: Var | Literal, made_by: dict[Var, JaxprEqn]) -> Var | None:
             return value
         value = equation.invars[0]
     return None
+
+
+class _Traceable(Protocol):
+    """A function whose calls can be traced without running them."""
+
+    def _trace_call(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> TracedCall: ...
+
+
+def trace_call(
+    fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
+) -> TracedCall:
+    """Returns the trace of a call, without running it.
+
+    The elements that the trace takes from iterators are put back.
+
+    Args:
+        fn: a `Function`, a method, or a concrete function.
+        args: the arguments of the call.
+        kwargs: its keyword arguments.
+
+    Raises:
+        EndOfSequenceError: an iterator has no element to trace the call with.
+        ValueError: the function runs on the host, so it has no program.
+    """
+    # Private, because programs see the classes.
+    return cast(_Traceable, fn)._trace_call(args, kwargs)  # noqa: SLF001
 
 
 class NumberedInput(Protocol):

@@ -39,7 +39,7 @@ from unisono._src.servers.server_recovery import ServerRecovery
 from unisono._src.servers.worker_runner import WorkerRunner
 
 _R = TypeVar("_R")
-# Traces a call; see `function.trace_call`.
+# Traces a call; see `closures.trace_call`.
 _Trace = Callable[[], tuple[TracedFunction, list[Any], list[Any], list[list[Any]]]]
 
 
@@ -168,7 +168,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         """
         _check_function(fn)
         trace = functools.partial(
-            function.trace_call, fn, *_check_arguments(args, kwargs)
+            closures.trace_call, fn, *_check_arguments(args, kwargs)
         )
         remote: ScheduledValue[_R] = ScheduledValue()
         try:
