@@ -122,8 +122,8 @@ def _guard_costs(watching: Any) -> dict[str, list[float]]:
     begin = time.thread_time()
     # The guard's thread does this once per tick; here it is called to be measured.
     for _ in range(100):
-        watching._exchange_records()
-    looking = (time.thread_time() - begin) / 100 / watching._tick
+        watching.peers.exchange()
+    looking = (time.thread_time() - begin) / 100 / watching.peers.limits.tick
     return {"noting": [noting], "looking": [looking]}
 
 

@@ -26,7 +26,7 @@ def test_an_end_is_told_to_all_who_listen_before_and_after(pipe, monkeypatch):
     sent = launcher_pipes.WorkerEnding(
         "worker", 1, "signal SIGKILL", "ValueError: né\n"
     )
-    line = sent.encode()
+    line = launcher_pipes.encode(sent)
     for part in (b"no JSON\n[]\n", line[:7], line[7:]):
         os.write(writer, part)
     assert came.wait(10)
@@ -39,7 +39,8 @@ def test_a_pause_is_told_and_is_no_end():
     news, told = launcher_pipes.News(), []
     news.subscribe(told.append)
     for sent in (True, False):
-        news._add(launcher_pipes.WorkerPause("worker", 1, sent).encode())
+        pause = launcher_pipes.WorkerPause("worker", 1, sent)
+        news._add(launcher_pipes.encode(pause))
     news.subscribe(told.append)
     assert [pause.is_paused for pause in told] == [True, False] * 2
     assert news.endings == []
@@ -49,7 +50,7 @@ def test_only_the_end_of_a_long_traceback_is_told():
     sent = launcher_pipes.WorkerEnding(
         "worker", 0, "exit code 1", "x" * 10_000 + "the end"
     )
-    told = launcher_pipes.WorkerEnding.decode(sent.encode())
+    told = launcher_pipes.decode(launcher_pipes.encode(sent))
     assert told.said.endswith("the end") and len(told.said) == 2000
 
 

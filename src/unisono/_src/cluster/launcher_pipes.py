@@ -46,27 +46,6 @@ class WorkerEnding:
     how: str
     said: str = ""
 
-    def encode(self) -> bytes:
-        """Returns the line that tells a worker about this end."""
-        told = dataclasses.replace(self, said=self.said[-_LARGEST_TEXT:])
-        return json.dumps(dataclasses.asdict(told)).encode() + b"\n"
-
-    @classmethod
-    def decode(cls, line: bytes) -> WorkerEnding | None:
-        """Returns the end that a line tells about; None if it tells about none.
-
-        >>> WorkerEnding.decode(WorkerEnding("worker", 1, "exit code 0").encode())
-        WorkerEnding(job='worker', index=1, how='exit code 0', said='')
-        """
-        try:
-            told = json.loads(line)
-            return cls(
-                *(str(told["job"]), int(told["index"])),
-                *(str(told["how"]), str(told["said"])),
-            )
-        except (LookupError, RecursionError, TypeError, ValueError):
-            return None
-
 
 @final
 @dataclasses.dataclass(frozen=True)
@@ -83,25 +62,33 @@ class WorkerPause:
     index: int
     is_paused: bool
 
-    def encode(self) -> bytes:
-        """Returns the line that tells a worker about it."""
-        return json.dumps(dataclasses.asdict(self)).encode() + b"\n"
-
-    @classmethod
-    def decode(cls, line: bytes) -> WorkerPause | None:
-        """Returns what a line tells; None if it tells nothing of this kind.
-
-        >>> WorkerPause.decode(WorkerPause("worker", 1, True).encode())
-        WorkerPause(job='worker', index=1, is_paused=True)
-        """
-        try:
-            told = json.loads(line)
-            return cls(*(str(told["job"]), int(told["index"]), bool(told["is_paused"])))
-        except (LookupError, RecursionError, TypeError, ValueError):
-            return None
-
 
 Told: TypeAlias = WorkerEnding | WorkerPause
+
+
+def encode(news: Told) -> bytes:
+    """Returns the line that tells a worker the news."""
+    if isinstance(news, WorkerEnding):
+        news = dataclasses.replace(news, said=news.said[-_LARGEST_TEXT:])
+    return json.dumps(dataclasses.asdict(news)).encode() + b"\n"
+
+
+def decode(line: bytes) -> Told | None:
+    """Returns the news that a line tells; None if it tells none.
+
+    >>> decode(encode(WorkerEnding("worker", 1, "exit code 0")))
+    WorkerEnding(job='worker', index=1, how='exit code 0', said='')
+    >>> decode(encode(WorkerPause("worker", 1, True)))
+    WorkerPause(job='worker', index=1, is_paused=True)
+    """
+    try:
+        told = json.loads(line)
+        job, index = str(told["job"]), int(told["index"])
+        if "is_paused" in told:
+            return WorkerPause(job, index, bool(told["is_paused"]))
+        return WorkerEnding(job, index, str(told["how"]), str(told["said"]))
+    except (LookupError, RecursionError, TypeError, ValueError):
+        return None
 
 
 @final
@@ -148,7 +135,7 @@ class News:
                 partial = partial[:_LARGEST_LINE]
 
     def _add(self, line: bytes) -> None:
-        news = WorkerEnding.decode(line) or WorkerPause.decode(line)
+        news = decode(line)
         if news is None:
             return
         with self._lock:

@@ -70,6 +70,7 @@ class Peers:
             has not joined, if there is one.
 
     Attributes:
+        limits: how long to wait for them.
         is_claimed_twice: whether another process is the same worker as this one.
     """
 
@@ -86,7 +87,7 @@ class Peers:
     ) -> None:
         self.is_claimed_twice = False
         self._client = client
-        self._limits = limits
+        self.limits = limits
         self._own = own
         self._steps = steps
         self._read_claim = read_claim
@@ -139,7 +140,7 @@ class Peers:
         if self._own.verdict is None:
             # A worker may be too busy for a sign of life, such as while it compiles. So
             # silence counts only after the time that a worker may be behind.
-            self._own.verdict = self._judge(now, self._limits.stall)
+            self._own.verdict = self._judge(now, self.limits.stall)
 
     def _note_claim(self, text: str) -> None:
         found = claimed_twice_error(text)
@@ -180,8 +181,8 @@ class Peers:
             self._own.worker,
             history.step,
             history.find,
-            self._limits.stall,
-            self._limits.dead,
+            self.limits.stall,
+            self.limits.dead,
         )
 
     def explain_absence(self, worker: int | None = None) -> errors.WorkerError | None:
@@ -197,7 +198,7 @@ class Peers:
             return self._own.verdict
         now = self._looks.limit(time.monotonic())
         chosen = self._records if worker is None else [worker]
-        found = self._judge(now, self._limits.stall, chosen)
+        found = self._judge(now, self.limits.stall, chosen)
         for i in chosen:
             r = self._records[i]
             if found is None and (r.state == LEFT or r.ending is not None):
@@ -225,7 +226,7 @@ class Peers:
                 )
             if found is not None:
                 raise self._own.notice(found)
-            time.sleep(self._limits.tick / 10)
+            time.sleep(self.limits.tick / 10)
 
     def find_reason(self, error: BaseException) -> BaseException:
         """Returns why a collective broke; any other error as it is."""
@@ -233,7 +234,7 @@ class Peers:
             return error
         # Here this worker does wait for the others, so a short silence is enough. A
         # worker that has just died needs this long to be found silent.
-        limits = self._limits
+        limits = self.limits
         until = time.monotonic() + limits.dead + 2 * limits.tick
         while (found := self.explain_absence()) is None and time.monotonic() < until:
             with contextlib.suppress(Exception):

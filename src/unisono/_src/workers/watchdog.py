@@ -88,7 +88,7 @@ def count_steps() -> int:
 
 def patience() -> float:
     """Returns how many seconds to wait for a worker that is behind the others."""
-    return 30.0 if CURRENT.guard is None else CURRENT.guard.stall_seconds
+    return 30.0 if CURRENT.guard is None else CURRENT.guard.peers.limits.stall
 
 
 def watch(values: object) -> None:

@@ -138,7 +138,7 @@ class Guard:
             has not joined, if there is one.
 
     Attributes:
-        stall_seconds: how long a worker may be behind the others.
+        is_strict: whether all workers agree on each step before they take it.
         own: what this worker tells the others, and the error that it has found.
         peers: what it knows of the others.
         steps: compares the steps of the workers.
@@ -156,15 +156,13 @@ class Guard:
         read_claim: Callable[[], str | None] = lambda: None,
     ) -> None:
         limits = WaitLimits.of(workers, stall_seconds)
-        self.stall_seconds = stall_seconds
         self.steps = StepComparison(client, worker, limits.tick / 10)
         self._history = self.steps.history
         self.own = OwnRecord(client, worker, self._history)
         self.peers = Peers(client, workers, limits, self.own, self.steps, read_claim)
         self.results = StepResults(self.own, self.peers)
         self.connections = WorkerConnections(client, worker)
-        # Whether all workers agree on each step before they take it.
-        self._is_strict = mode == STRICT
+        self.is_strict = mode == STRICT
         self._forecast = StepForecast()
         self._agreement = StepAgreement(client, self.own, self.peers, stall_seconds)
         self._exit = ExitHooks(self.own, self.peers, self._history, limits.tick / 5)
@@ -203,7 +201,7 @@ class Guard:
             raise self.own.notice(self.own.verdict)
         kind = label if isinstance(label, str) else repr(label)
         self._history.add(label, kind, ledger)
-        if not self._forecast.expects(kind) or self._is_strict or is_seen:
+        if not self._forecast.expects(kind) or self.is_strict or is_seen:
             self._agreement.agree(self._history)
 
     def leave(self) -> None:

@@ -201,7 +201,7 @@ class WorkerProcess:
         if self.code is None:
             # The pipe is full or closed where the worker does not read it.
             with contextlib.suppress(OSError):
-                os.write(self._news, news.encode())
+                os.write(self._news, launcher_pipes.encode(news))
 
     def _note_step(self, text: str) -> None:
         try:
