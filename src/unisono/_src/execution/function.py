@@ -204,7 +204,7 @@ class Function(Generic[_P, _R_co]):
             return self._run_as_python(args, kwargs)
         if self._is_host:
             return self._run_on_host(args, kwargs)
-        mesh = self._topology or current_mesh(frame)
+        mesh = self._topology or (frame.placement and frame.placement.mesh)
         leaves: list[Any] = []
         rest = signature.flatten(args, leaves, mesh)
         more = signature.flatten(kwargs, leaves, mesh)
@@ -427,7 +427,7 @@ class Function(Generic[_P, _R_co]):
             ValueError: the function runs on the host, so it has no program.
         """
         frame, leaves = ambient.current(), list[Any]()
-        mesh = self._topology or current_mesh(frame)
+        mesh = self._topology or (frame.placement and frame.placement.mesh)
         rest = (
             signature.flatten(args, leaves, mesh),
             signature.flatten(kwargs, leaves, mesh),
@@ -584,14 +584,6 @@ class Method(Generic[_P, _R_co]):
 
     def __repr__(self) -> str:
         return f"<bound {self.function!r} of {self.__self__!r}>"
-
-
-def current_mesh(frame: ambient.Frame) -> Topology | None:
-    """Return the devices of the strategy in scope; None for a single device."""
-    if frame.placement is None or frame.placement.topology.is_one_device:
-        return None
-    topology: Topology = frame.placement.topology
-    return topology
 
 
 def find_compiled(

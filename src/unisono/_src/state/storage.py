@@ -77,6 +77,11 @@ class Placement:
         default_factory=CommunicationOptions
     )
 
+    @property
+    def mesh(self) -> Topology | None:
+        """The devices of a program of all replicas; None for a single device."""
+        return None if self.topology.is_one_device else self.topology
+
 
 @final
 class Clock:
