@@ -38,6 +38,11 @@ from unisono._src.values import collectives
 if TYPE_CHECKING:
     from jax.extend.core import Jaxpr
 
+# The devices of a program; None for a single one.
+_Mesh = topology.Topology | None
+# What is known of a trace, by name.
+_Seen = dict[str, Any]
+
 
 @final
 @dataclasses.dataclass
@@ -69,7 +74,7 @@ class TracedFunction:
     written: list[Cell]
     created: dict[Cell, Any]
     outputs: Any
-    mesh: topology.Topology | None
+    mesh: _Mesh
     name: str
     needs_all_workers: bool
     gathered: frozenset[Cell]
@@ -186,7 +191,7 @@ def trace(
     fn: Callable[..., Any],
     rest: object,
     leaves: Sequence[Any],
-    mesh: topology.Topology | None,
+    mesh: _Mesh,
     may_create: bool,
     feeds: host_inputs.Feeds,
 ) -> TracedFunction:
@@ -231,14 +236,14 @@ def _trace_with(
     fn: Callable[..., Any],
     rest: Any,
     leaves: Sequence[Any],
-    mesh: topology.Topology | None,
+    mesh: _Mesh,
     may_create: bool,
     feeds: host_inputs.Feeds,
     versions: trace_versions.Versions,
 ) -> TracedFunction:
     """Trace a function under the given versions of variables."""
     cells = storage.live_cells()
-    seen: dict[str, Any] = {}
+    seen: _Seen = {}
 
     def traced(stored: list[Any], arrays: list[Any]) -> Any:
         frame = function_frame.FunctionFrame(cells, stored, versions)
@@ -279,7 +284,7 @@ def _trace_with(
 
 
 def _collect_outputs(
-    frame: function_frame.FunctionFrame, flat: list[Any], seen: dict[str, Any]
+    frame: function_frame.FunctionFrame, flat: list[Any], seen: _Seen
 ) -> tuple[list[Any], ...]:
     """Return the outputs of a trace, and note in `seen` which cells they are for.
 
@@ -308,10 +313,7 @@ def _collect_outputs(
 
 
 def _prune(
-    closed: equations.ClosedJaxpr,
-    cells: list[Cell],
-    seen: dict[str, Any],
-    mesh: topology.Topology | None,
+    closed: equations.ClosedJaxpr, cells: list[Cell], seen: _Seen, mesh: _Mesh
 ) -> TracedFunction:
     """Return a trace without the variables that its program does not use."""
     frame = seen["frame"]
@@ -352,8 +354,8 @@ def _find_unproved(
     jaxpr: Jaxpr,
     constants: worker_dependence.Constants,
     read: Sequence[Cell],
-    seen: dict[str, Any],
-    mesh: topology.Topology | None,
+    seen: _Seen,
+    mesh: _Mesh,
 ) -> worker_dependence.Unproved:
     """Return what the workers compare when they call a program together."""
     if mesh is None or not mesh.is_spread:
@@ -368,7 +370,7 @@ def _find_unproved(
     )
 
 
-def _must_meet(jaxpr: Jaxpr, read: Sequence[Cell], seen: dict[str, Any]) -> bool:
+def _must_meet(jaxpr: Jaxpr, read: Sequence[Cell], seen: _Seen) -> bool:
     """Whether all workers must call a program together.
 
     It communicates, or it changes a variable that they share.
@@ -379,9 +381,7 @@ def _must_meet(jaxpr: Jaxpr, read: Sequence[Cell], seen: dict[str, Any]) -> bool
     return is_stacked or has_rows or changes or replica_invariance.communicates(jaxpr)
 
 
-def _common_mesh(
-    mesh: topology.Topology | None, cells: Sequence[Cell]
-) -> topology.Topology | None:
+def _common_mesh(mesh: _Mesh, cells: Sequence[Cell]) -> topology.Topology | None:
     """Return the devices of a program; all its replicated variables are on them.
 
     Args:
@@ -416,9 +416,7 @@ def _late_creation_error(cell: Cell) -> ValueError:
     )
 
 
-def put_at_home(
-    array: ArrayLike, home: Sharding, mesh: topology.Topology | None
-) -> jax.Array:
+def put_at_home(array: ArrayLike, home: Sharding, mesh: _Mesh) -> jax.Array:
     """Return an input of a program, copied to the program's devices if need be.
 
     Args:
