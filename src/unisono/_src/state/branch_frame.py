@@ -39,15 +39,11 @@ class BranchFrame(frames.StateFrame):
         self.written: dict[Cell, None] = {}
         self.traces = (jax_traces.base_trace(), *parent.traces)
         self.versions = parent.versions
-        # Look outwards for the frame of a replica, past those of gradients and of other
-        # bodies.
-        source: Any = parent
-        while isinstance(getattr(source, "parent", None), frames.StateFrame) and (
-            not isinstance(source, replica_frame.LocalFrame)
-        ):
-            source = source.parent
-        # Whether a replica runs, which sees its copy as the whole of each cell.
-        self._is_local = isinstance(source, replica_frame.LocalFrame)
+        # Whether a replica runs, which sees its copy as the whole of each cell. Its
+        # frame may be around those of gradients and of other bodies.
+        self._is_local = any(
+            isinstance(f, replica_frame.LocalFrame) for f in frames.enclosing(parent)
+        )
 
     def whole(self, cell: Cell) -> jax.Array:
         """Returns the array that the cell stores."""

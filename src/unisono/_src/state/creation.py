@@ -23,8 +23,6 @@ from unisono._src.values import collectives, ports
 from unisono._src.values.array_operators import operand
 
 if TYPE_CHECKING:
-    from jax.extend.core import ClosedJaxpr
-
     from unisono._src.state.variables import Variable
 
 # Packages whose frames are skipped in search of the user's line that made a variable.
@@ -192,7 +190,7 @@ def _target_sharding(
     return None if split is None else partition.sharding(placement.topology, split)
 
 
-def _compute_program(closed: ClosedJaxpr, placement: storage.Placement) -> jax.Array:
+def _compute_program(closed: Any, placement: storage.Placement) -> jax.Array:
     """Returns the result of a traced function, cut over the devices if it is large."""
 
     def compute() -> jax.Array:

@@ -8,7 +8,7 @@ docs/decisions/0003.
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, final
 
 import jax
@@ -222,21 +222,22 @@ def frame() -> StateFrame:
     return ambient.current().state or EAGER
 
 
+def enclosing(source: StateFrame | None) -> Iterator[StateFrame]:
+    """Yields a frame and those around it, from the inside out."""
+    while source is not None:
+        yield source
+        source = getattr(source, "parent", None)
+
+
 def outermost() -> StateFrame:
     """Returns the frame of the whole program, around those of replicas and bodies."""
-    source: Any = frame()
-    while (parent := getattr(source, "parent", None)) is not None:
-        source = parent
-    found: StateFrame = source
-    return found
+    return list(enclosing(frame()))[-1]
 
 
 def note_worker_parts() -> None:
     """Notes that the program being traced differs between workers, by design."""
-    source: Any = frame()
-    while source is not None:
+    for source in enclosing(frame()):
         source.has_worker_parts = True
-        source = getattr(source, "parent", None)
 
 
 def has_value(cell: Cell) -> bool:
@@ -245,12 +246,7 @@ def has_value(cell: Cell) -> bool:
         return True
     if cell.array is not None:
         return not cell.array.is_deleted()
-    source: Any = frame()
-    while source is not None:
-        if cell in getattr(source, "created", ()):
-            return True
-        source = getattr(source, "parent", None)
-    return False
+    return any(cell in getattr(f, "created", ()) for f in enclosing(frame()))
 
 
 def peek(cell: Cell) -> jax.Array:

@@ -35,7 +35,11 @@ class _Factory(type):
     if not TYPE_CHECKING:  # A type checker reads the signature of `Variable.__init__`.
 
         def __call__(cls, *args: Any, **kwargs: Any) -> Variable:
-            return make_variable(*args, **kwargs)
+            # Creators get all arguments by name.
+            given = _SIGNATURE.bind(cls, *args, **kwargs)
+            given.apply_defaults()
+            _, *named = given.arguments.items()
+            return _make_variable(dict(named))
 
     def assemble(
         cls,
@@ -620,6 +624,11 @@ class AggregatingVariable(Variable):
     """A variable on the parameter device of a `CentralStorageStrategy`."""
 
 
+_SIGNATURE = inspect.signature(Variable.__init__)
+Variable.__signature__ = _SIGNATURE.replace(  # type: ignore[attr-defined]
+    parameters=[*_SIGNATURE.parameters.values()][1:], return_annotation="Variable"
+)
+
 _KINDS = {
     Policy.PLAIN: ResourceVariable,
     Policy.MIRRORED: MirroredVariable,
@@ -637,36 +646,16 @@ for _kind in _KINDS.values():
 del _kind
 
 
-def make_variable(
-    initial_value: object = None,
-    trainable: bool | None = None,
-    *,
-    name: str | None = None,
-    dtype: DTypeLike | None = None,
-    shape: tensor_shape.ShapeLike = None,
-    constraint: Callable[[Any], Any] | None = None,
-    synchronization: VariableSynchronization = VariableSynchronization.AUTO,
-    aggregation: VariableAggregation | None = VariableAggregation.NONE,
-    validate_shape: bool = True,
-    caching_device: str | None = None,
-    variable_def: None = None,
-    import_scope: str | None = None,
-    experimental_enable_variable_lifting: bool = True,
-) -> Variable:
+def _make_variable(arguments: dict[str, Any]) -> Variable:
     """Makes a variable where the current scope places it; see `Variable`."""
-    # The first line of the function: there are no other local variables yet.
-    arguments = dict(locals())
     port = ambient.current().port
-    # Only replicas that take turns have a list of the variables they have made.
     made: Variable
     if port is None or port.is_alone or port.is_spmd:
         made = creation.wrap_in_creators(_create)(**arguments)
     else:
+        # Only replicas that take turns have a list of the variables they have made.
         made = creation.take_in_turn(port, _create, arguments)
     return made
-
-
-Variable.__signature__ = inspect.signature(make_variable)  # type: ignore[attr-defined]
 
 
 def _create(

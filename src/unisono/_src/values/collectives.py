@@ -188,8 +188,7 @@ def _sum_or_mean(op: ReduceOp, parts: Sequence[jax.Array]) -> jax.Array:
 def _update(
     sign: int, op: ReduceOp, old: jax.Array, parts: Sequence[jax.Array]
 ) -> jax.Array:
-    total = functools.reduce(operator.add, parts)
-    total = total / len(parts) if op is ReduceOp.MEAN else total
+    total: jax.Array = _sum_or_mean(op, parts)
     if sign == 0:
         return total
     return old + total if sign > 0 else old - total
