@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import hashlib
 import itertools
 import json
@@ -223,7 +222,6 @@ class Comparisons:
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class SharedPlan(nodes.Passing):
     """A plan whose first elements are compared between workers."""
 

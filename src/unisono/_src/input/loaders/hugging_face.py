@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import functools
 import hashlib
 import logging
@@ -60,7 +59,6 @@ class _TableRows:
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class HuggingFaceTable(nodes.RowSource):
     """A source of the examples of a `datasets.Dataset`, to be batched."""
 
@@ -228,7 +226,6 @@ def _order_key(stream: object) -> str | None:
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class HuggingFaceStream(iterables.Loader):
     """A source of the examples of a `datasets.IterableDataset`, to be batched."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from typing import Any, final
 
@@ -107,7 +106,6 @@ class _PyDatasetBatches(cursors.Cursor):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class KerasBatches(iterables.Loader, nodes.ChangedByReading):
     """A source of the batches of a `PyDataset`, whose own workers do not start."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import sys
 from collections.abc import Iterable, Iterator
@@ -46,7 +45,6 @@ def to_node(loader: object) -> nodes.Node | None:
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class TorchLoader(iterables.Repeatable):
     """A source of the batches of a `torch.utils.data.DataLoader`."""
 

@@ -11,7 +11,7 @@ import abc
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Protocol, final
+from typing import Any, ClassVar, Protocol, dataclass_transform, final
 
 import numpy as np
 
@@ -45,9 +45,10 @@ class Rows(Protocol):
 
 # Without `eq`, nodes are equal only if they are the same, and can be dict keys although
 # their fields, such as arrays, cannot.
+@dataclass_transform(eq_default=False, frozen_default=True)
 @dataclasses.dataclass(frozen=True, eq=False)
 class Node(abc.ABC):
-    """A step of a plan; abstract.
+    """A step of a plan; abstract. Every subclass is a frozen dataclass.
 
     Attributes:
         keeps_spec: whether the elements of the parent look like those of this node, so
@@ -61,6 +62,10 @@ class Node(abc.ABC):
     keeps_spec: ClassVar[bool] = False
     samples_spec: ClassVar[bool] = False
     makes_new: ClassVar[bool | None] = False
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        dataclasses.dataclass(frozen=True, eq=False)(cls)
 
     # It writes into `__dict__`, past `__setattr__`: a frozen dataclass can have it.
     @functools.cached_property
@@ -120,7 +125,6 @@ class ChangedByReading(abc.ABC):
         """Returns a node with the same first element, which may be read freely."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class Indexed(Node, abc.ABC):
     """A node whose elements may be a selection of numbered rows; abstract."""
 
@@ -133,7 +137,6 @@ class Indexed(Node, abc.ABC):
         """Returns a cursor over the numbers of the selected rows; needs `rows`."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class RowSource(Indexed, abc.ABC):
     """A source that has rows, all of which are its elements, in order; abstract."""
 
@@ -150,14 +153,12 @@ class RowSource(Indexed, abc.ABC):
         return RowLookup(self.rows(), self.indices())
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class Unary(Node, abc.ABC):
     """A node with one parent; abstract."""
 
     parent: Node
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class Passing(Unary, abc.ABC):
     """A node that returns elements of its parent unchanged, maybe not all; abstract."""
 
@@ -165,7 +166,6 @@ class Passing(Unary, abc.ABC):
         return self.parent.spec
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class Selecting(Passing, Indexed, abc.ABC):
     """A node that selects and orders elements without looking at them; abstract.
 
@@ -206,7 +206,6 @@ class Selecting(Passing, Indexed, abc.ABC):
         return self.select_cursor(self.parent.indices)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class Keeping(Selecting, abc.ABC):
     """A node that returns all elements of its parent, in any order; abstract."""
 

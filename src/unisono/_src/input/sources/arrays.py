@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import os
 import threading
@@ -78,7 +77,6 @@ def _gather_rows(
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Tensors(nodes.RowSource):
     """A source of one element."""
 
@@ -96,7 +94,6 @@ class Tensors(nodes.RowSource):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Slices(nodes.RowSource):
     """A source whose elements are the rows of arrays."""
 
@@ -184,7 +181,6 @@ def _check_fits(number: int) -> None:
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Range(nodes.Indexed):
     """A source of integers in an arithmetic progression.
 
@@ -227,7 +223,6 @@ class Range(nodes.Indexed):
         return f"Range({self.start}, {self.stop}{step})"
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class Listed(nodes.Node):
     """A source of elements that are already in a tuple."""
 
@@ -247,7 +242,6 @@ class Listed(nodes.Node):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Generated(nodes.Node):
     """A source of the elements that a Python generator yields.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
 import gzip
 import os
 import zlib
@@ -463,7 +462,6 @@ _READERS: dict[str, Callable[[Files], Reader]] = {
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Files(nodes.Node):
     """A source of the records of files.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import contextlib
-import dataclasses
 import functools
 import itertools
 import os
@@ -157,7 +156,6 @@ class _ParquetRows(cursors.Cursor):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Parquet(nodes.Node):
     """A source of the rows of Parquet files; each row is a dict of columns."""
 
@@ -221,7 +219,6 @@ def _check_readable(path: str) -> None:
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class ArrayRecord(nodes.RowSource):
     """A source of the records of ArrayRecord files, which are cheap in any order."""
 
@@ -257,7 +254,6 @@ class ArrayRecord(nodes.RowSource):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class GrainLoader(iterables.Loader):
     """A source that reads a Grain pipeline; its iterators tell their position."""
 
@@ -310,7 +306,6 @@ class _MapDatasetElements(OfGrain):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class GrainTable(iterables.Loader):
     """A source that reads a `MapDataset`, which knows its number of elements."""
 

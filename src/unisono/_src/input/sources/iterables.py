@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, final
@@ -121,7 +120,6 @@ class Once:
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class OneShot(nodes.Node, nodes.ChangedByReading):
     """A source of the elements of an iterator, which can be read once."""
 
@@ -176,7 +174,6 @@ class Numbered:
         return type(self._source).__name__
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class Loader(nodes.Node, abc.ABC):
     """A source that reads another library's loader; abstract."""
 
@@ -200,7 +197,6 @@ class Loader(nodes.Node, abc.ABC):
         return type(self.source).__name__
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class Repeatable(Loader, abc.ABC):
     """A loader that Python can iterate over again and again; abstract."""
 
@@ -226,7 +222,6 @@ class Repeatable(Loader, abc.ABC):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Plain(Repeatable):
     """An iterable that is not from a library known here."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
@@ -101,7 +100,6 @@ def batched_spec(spec: object, size: int | None) -> elements.Spec:
     )
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class Batching(nodes.Unary, abc.ABC):
     """Batches of consecutive elements; abstract.
 
@@ -126,7 +124,6 @@ class Batching(nodes.Unary, abc.ABC):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Batch(Batching):
     """Batches of stacked elements."""
 
@@ -203,7 +200,6 @@ def _too_large_error(arrays: Sequence[np.ndarray], wanted: TensorShape) -> Excep
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class PaddedBatch(Batching):
     """Batches of elements that are padded to one shape.
 
@@ -227,7 +223,6 @@ class PaddedBatch(Batching):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class HiddenBatchSize(nodes.Keeping):
     """The same elements, with a hidden batch size; a parallel batch in TensorFlow."""
 
@@ -327,7 +322,6 @@ def check_rows(spec: object, what: str) -> None:
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Unbatch(nodes.Unary):
     """The rows of the elements, as elements."""
 
@@ -385,7 +379,6 @@ class _Rebatched(cursors.Cursor):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Rebatch(nodes.Unary):
     """Batches of other sizes, which take turns."""
 

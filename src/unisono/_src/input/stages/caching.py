@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import secrets
 import threading
@@ -123,7 +122,6 @@ def _freeze(element: object) -> object:
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Cache(nodes.Keeping):
     """Keeps the elements of the first pass in memory."""
 
@@ -222,7 +220,6 @@ class _Filling(cursors.Cursor):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class FileCache(nodes.Passing):
     """Keeps the elements of the first pass in a file."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
 import enum
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, final
@@ -325,7 +324,6 @@ class Options(_OptionRecord):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class WithOptions(nodes.Keeping):
     """The same elements, with options for the whole plan."""
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import functools
 import gzip
 import itertools
@@ -439,7 +438,6 @@ class ElementReader(cursors.Cursor):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class SavedShard(nodes.Node):
     """The elements of one file of a saved dataset.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Callable
 from typing import Any, final
@@ -66,7 +65,6 @@ def ask_predicate(predicate: Callable[..., Any], element: object) -> bool:
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Filter(nodes.Passing):
     """The elements for which a predicate returns True."""
 
@@ -108,7 +106,6 @@ class _While(cursors.Derived):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class TakeWhile(nodes.Passing):
     """The elements before the first for which a predicate returns False."""
 
@@ -173,7 +170,6 @@ class _UniqueCursor(cursors.OfSource):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class UniqueElements(nodes.Passing):
     """The elements that did not come before, each once."""
 
@@ -219,7 +215,6 @@ class _Tolerant(cursors.Derived):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class IgnoreErrors(nodes.Passing):
     """The elements whose reading raises nothing."""
 

@@ -163,7 +163,6 @@ class _Grouped(cursors.Cursor):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class GroupByWindow(nodes.Unary, nodes.ChangedByReading):
     """The elements of the datasets that a function makes of groups.
 
@@ -257,7 +256,6 @@ class _Windows(cursors.OfSource):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Window(nodes.Unary):
     """Nested datasets of neighbouring elements.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
-import dataclasses
 import os
 import time
 from collections.abc import Callable
@@ -256,7 +255,6 @@ def _cores() -> int:
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Map(nodes.Unary, nodes.ChangedByReading):
     """The results of a function of every element.
 
@@ -418,7 +416,6 @@ class _Scanned(cursors.Called):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Scan(nodes.Unary):
     """The results of a function of every element and a carried state.
 

@@ -109,7 +109,6 @@ class _ZippedRows:
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Zip(nodes.Indexed):
     """Elements that are made of one element of each dataset.
 
@@ -199,7 +198,6 @@ class _Chained(cursors.Cursor):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Concatenate(nodes.Node):
     """The elements of one dataset after the other."""
 
@@ -398,7 +396,6 @@ def plan_of(made: object, what: str) -> nodes.Node:
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Interleave(nodes.Unary, nodes.ChangedByReading):
     """The elements of many datasets, a few from each in turn.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import dataclasses
 import logging
 import queue
 import sys
@@ -404,7 +403,6 @@ class ReadAhead(ProcessBound, cursors.Cursor):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Prefetch(nodes.Keeping):
     """The same elements, read ahead in a thread."""
 

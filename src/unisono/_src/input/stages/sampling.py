@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any, final
@@ -70,7 +69,6 @@ class _Chosen(mixing.Parallel):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Choose(nodes.Node):
     """Elements from several datasets, in the order that a dataset of numbers gives.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -35,7 +34,6 @@ class _TakeCursor(cursors.Derived):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Take(nodes.Selecting):
     """The first `count` elements."""
 
@@ -96,7 +94,6 @@ class Nothing(cursors.Cursor):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Skip(nodes.Selecting):
     """All but the first `count` elements."""
 
@@ -149,7 +146,6 @@ class ShardCursor(cursors.Derived):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Shard(nodes.Selecting):
     """Every `shards`-th element, beginning with number `index`."""
 
@@ -231,7 +227,6 @@ class _RepeatCursor(cursors.Derived):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Repeat(nodes.Selecting):
     """All elements, `count` times in a row."""
 
@@ -257,7 +252,6 @@ class Repeat(nodes.Selecting):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class AssertCardinality(nodes.Selecting):
     """The same elements, whose number the user states."""
 

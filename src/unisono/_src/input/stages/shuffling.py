@@ -320,7 +320,6 @@ class _Permuted(cursors.Cursor):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Shuffle(nodes.Keeping):
     """The elements, each drawn at random from a buffer of `size`."""
 
@@ -386,7 +385,6 @@ class _RandomNumbersCursor(cursors.Cursor):
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
 class RandomNumbers(nodes.Node, nodes.ChangedByReading):
     """Random integers without end.
 
