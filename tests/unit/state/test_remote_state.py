@@ -35,7 +35,7 @@ def test_draws_are_made_when_the_program_begins_unless_a_change_came_before():
     first, second = change(a, is_draw=True), change(a, is_draw=True)
     other, late = change(b), change(b, is_draw=True)
     draws, rest = remote_state.split_draws([first, other, second, late], {a, b})
-    assert dict(draws).get(a) == [first, second] and len(draws) == 1
+    assert list(draws.values()) == [[first, second]]
     assert rest == [other, late]
 
 
