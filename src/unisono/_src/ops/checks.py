@@ -94,8 +94,8 @@ def _summary(values: np.ndarray, count: int) -> str:
 
 
 def _compare(
-    x: Any,
-    y: Any,
+    x: TensorLike,
+    y: TensorLike,
     sign: str,
     holds: Callable[[Any, Any], Any],
     message: str | None,
@@ -287,7 +287,7 @@ def assert_near(
 
 
 def _check_sign(
-    x: Any,
+    x: TensorLike,
     sign: str,
     holds: Callable[[Any], Any],
     message: str | None,

@@ -78,7 +78,11 @@ def numpy_function(
 
 
 def _call(
-    func: Any, inp: Any, wanted: Any, name: str, convert: Callable[[Any], Any]
+    func: Callable[..., object],
+    inp: Sequence[object],
+    wanted: Any,
+    name: str,
+    convert: Callable[[Any], Any],
 ) -> Any:
     if not callable(func):
         raise ValueError(f"Expected func to be callable. Received func={func!r}.")
@@ -92,7 +96,7 @@ def _call(
     specs = [_shape_of(spec, name) for spec in nest.leaves(wanted)]
     program_checks.tell_cost(name)
 
-    def run(*values: Any) -> list[np.ndarray]:
+    def run(*values: jax.Array) -> list[np.ndarray]:
         made = _results(func(*map(convert, values)), wanted, name)
         return [np.asarray(x) for x in nest.leaves(made) if x is not None]
 
@@ -101,7 +105,7 @@ def _call(
     return nest.map_structure(lambda _: next(flat), wanted) if specs else None
 
 
-def _shape_of(spec: Any, name: str) -> jax.ShapeDtypeStruct:
+def _shape_of(spec: object, name: str) -> jax.ShapeDtypeStruct:
     if isinstance(spec, TensorSpec) and spec.shape.is_fully_defined():
         kind = jax.dtypes.canonicalize_dtype(spec.dtype)
         return jax.ShapeDtypeStruct(spec.shape, kind)
@@ -111,7 +115,7 @@ def _shape_of(spec: Any, name: str) -> jax.ShapeDtypeStruct:
     )
 
 
-def _results(made: Any, wanted: Any, name: str) -> Any:
+def _results(made: object, wanted: Any, name: str) -> Any:
     """Returns the results as arrays of the wanted types."""
     if not nest.is_nested(wanted):
         return _as_type(made, wanted)
@@ -126,7 +130,7 @@ def _results(made: Any, wanted: Any, name: str) -> Any:
     return [_as_type(x, t) for x, t in zip(parts, wanted, strict=True)]
 
 
-def _as_type(x: Any, wanted: Any) -> Any:
+def _as_type(x: object, wanted: Any) -> jax.Array | None:
     if x is None:
         return None
     kind = wanted.dtype if isinstance(wanted, TensorSpec) else wanted

@@ -78,9 +78,9 @@ def print(
     write = _writer(output_stream)
     if isinstance(summarize, bool) or not isinstance(summarize, int):
         raise TypeError(f"Expected int for argument 'summarize' not {summarize!r}.")
-    arrays: list[Any] = []
+    arrays: list[jax.Array] = []
 
-    def leaf(x: Any) -> Any:
+    def leaf(x: object) -> object:
         if not tensors.is_array(x):
             return x
         arrays.append(frames.strip_gradient(tensors.tensor(x)))
@@ -90,7 +90,7 @@ def print(
     # As text now: lists may change before a compiled step runs.
     texts = [x if isinstance(x, str) else pprint.pformat(x) for x in items]
 
-    def show(*values: Any) -> None:
+    def show(*values: jax.Array) -> None:
         def fill(found: re.Match[str]) -> str:
             return _format_array(np.asarray(values[int(found[1])]), summarize)
 
@@ -187,7 +187,7 @@ def _format_element(x: Any, is_quoted: bool) -> str:
     return str(x)
 
 
-def _format_float(x: Any, kind: Any) -> str:
+def _format_float(x: Any, kind: np.dtype) -> str:
     """Returns the shorter of two forms of a float that means the same number."""
     # So many digits always survive the way to text, and so many always suffice.
     few, many = (15, 17) if kind == np.float64 else (6, 9)

@@ -133,7 +133,7 @@ def take(count: int, seed: int | None, kind: str) -> jax.Array:
     return _own_words(jnp.asarray(_state(first, second, low)))
 
 
-def _own_words(words: Any) -> jax.Array:
+def _own_words(words: jax.Array) -> jax.Array:
     """Returns the words of the running replica; every other replica gets others."""
     frame = ambient.current()
     if frame.replica is None or frame.replica.num_replicas_in_sync == 1:
@@ -241,7 +241,7 @@ def key_of(words: jax.Array) -> jax.Array:
     return found
 
 
-def words_of_stateless_seed(seed: Any) -> jax.Array:
+def words_of_stateless_seed(seed: object) -> jax.Array:
     """Returns the words that TensorFlow makes of the seed of a stateless operation.
 
     Args:

@@ -94,7 +94,9 @@ def assert_scalar(
         )
 
 
-def _check_rank(x: Any, is_right: bool, wanted: str, message: str | None) -> None:
+def _check_rank(
+    x: TensorLike, is_right: bool, wanted: str, message: str | None
+) -> None:
     if not is_right:
         shape = as_tensor(x).shape
         raise ValueError(

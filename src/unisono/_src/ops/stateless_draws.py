@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -309,7 +309,7 @@ def fold_in(seed: Seed, data: ArrayLike, alg: str | int = "auto_select") -> jax.
     return jnp.stack([drawn, number])
 
 
-def _seed_words(seed: Any, alg: Any = "auto_select") -> jax.Array:
+def _seed_words(seed: object, alg: object = "auto_select") -> jax.Array:
     """Returns the words of a seed."""
     if alg not in ("philox", "auto_select", 1, 3):
         told = getattr(alg, "value", None)
