@@ -31,6 +31,7 @@ import numpy as np
 # replaced in its module (`patches`, `recognition`) is called through the module.
 NAMES: dict[str, tuple[str, str]] = {
     "keras.src.ops": ("cond", "replaced where optimizers call it"),
+    "keras.src.backend": ("compute_output_spec", "shapes of everyday names in models"),
     "keras.src.backend.config": ("is_nnx_enabled", "such layers are refused"),
     "keras.src.backend.common.global_state": (
         "GLOBAL_STATE_TRACKER GLOBAL_SETTINGS_TRACKER "
@@ -73,7 +74,7 @@ NAMES: dict[str, tuple[str, str]] = {
         "ask_to_proceed_with_overwrite",
         "the question of `save` before it replaces a model",
     ),
-    "keras.src.utils.naming": ("to_snake_case", "names of layers by their classes"),
+    "keras.src.utils.naming": ("auto_name to_snake_case", "names of layers"),
 }
 
 

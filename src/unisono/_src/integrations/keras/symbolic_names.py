@@ -17,6 +17,7 @@ import numpy as np
 
 from unisono._src.foundation import public_names
 from unisono._src.foundation.tensorflow_names import everyday
+from unisono._src.integrations.keras import internals
 from unisono._src.ops import MODULES
 
 KerasTensor: type = keras.KerasTensor
@@ -39,7 +40,7 @@ class NamedFunction(keras.Operation):
 
     def __init__(self, function: str, name: str | None = None) -> None:
         if name is None:
-            name = keras.src.utils.naming.auto_name(function.replace(".", "_"))
+            name = internals.auto_name(function.replace(".", "_"))
         super().__init__(name=name)
         self.function = function
 
@@ -61,7 +62,7 @@ class NamedFunction(keras.Operation):
             )
             return self.call(*args_now, **kwargs_now)
 
-        return keras.src.backend.compute_output_spec(fill, *symbolic)
+        return internals.compute_output_spec(fill, *symbolic)
 
 
 def _is_symbolic(x: object) -> bool:
