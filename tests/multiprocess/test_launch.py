@@ -810,6 +810,7 @@ STOPPED = """
             again = f"kill -CONT {os.getpid()}"
             subprocess.Popen(["sh", "-c", f"sleep 0.7; {again}"])
         os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(1.5)  # The launcher looks several times before this process ends.
         print("went on")
     elif not RESUME:
         sleep()

@@ -75,8 +75,9 @@ class Segment:
         self._memory = self._place = None
 
     def __del__(self) -> None:
-        # At the end of the interpreter the module `os` may be gone already.
-        if os is not None:
+        # At the end of the interpreter the module `os` may be gone already, and an
+        # object whose `__init__` has raised has no attributes.
+        if os is not None and hasattr(self, "_place"):
             self.release()
 
 
