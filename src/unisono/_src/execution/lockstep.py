@@ -85,7 +85,7 @@ class _Replica:
         self.enter: _Changes = []
         self.leave: _Changes = []
         self.names = _NAMES.context
-        self.locals: library_hooks.Locals | None = None
+        self.locals: library_hooks.ThreadLocals | None = None
         self.greenlet = greenlet
         self.request: Any = None
         self.result: Any = None
@@ -110,11 +110,11 @@ class _Surroundings:
         self.locals = _library_locals()
 
 
-def _library_locals() -> library_hooks.Locals | None:
+def _library_locals() -> library_hooks.ThreadLocals | None:
     """Return the thread-local objects of libraries; None if there are none."""
     if sys.modules.keys().isdisjoint(library_hooks.known):
         return None
-    return library_hooks.Locals.capture()
+    return library_hooks.ThreadLocals.capture()
 
 
 def run(placement: storage.Placement, calls: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -263,7 +263,7 @@ def _restore_common(replica: _Replica, common: _Surroundings) -> None:
     # A short question: most programs use neither Keras nor Flax.
     if sys.modules.keys().isdisjoint(library_hooks.known):
         return
-    replica.locals = library_hooks.Locals.capture()
+    replica.locals = library_hooks.ThreadLocals.capture()
     if common.locals is None:
         # A replica has just loaded the library, so the common objects are still empty.
         common.locals = replica.locals.make_blank()

@@ -96,9 +96,9 @@ def watch(owner: Any, name: str, restoration: Waiting) -> None:
     Objects that cannot be watched are left alone; the next `save` or `sync` restores
     their attributes.
     """
-    keeper = library_hooks.keeper_of(owner)
-    if keeper is not None:
-        keeper.watch(owner, functools.partial(restoration.look_again, owner))
+    finder = library_hooks.state_finder_of(owner)
+    if finder is not None:
+        finder.watch(owner, functools.partial(restoration.look_again, owner))
         return
     if isinstance(owner, dict | list | tuple) or not hasattr(owner, "__dict__"):
         return

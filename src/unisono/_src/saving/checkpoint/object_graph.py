@@ -145,7 +145,7 @@ def is_array(obj: object) -> bool:
 
 def leaf_kind(obj: object) -> str | None:
     """Returns the kind of an object's own value, or None for a node."""
-    if isinstance(obj, Variable | library_hooks.Held):
+    if isinstance(obj, Variable | library_hooks.LibraryVariable):
         return manifest.VARIABLE
     if is_array(obj):
         return manifest.ARRAY
@@ -155,14 +155,18 @@ def leaf_kind(obj: object) -> str | None:
         return None
     found = _find_state(obj)
     if found is not None:
-        return manifest.VARIABLE if isinstance(found, library_hooks.Held) else None
+        return (
+            manifest.VARIABLE
+            if isinstance(found, library_hooks.LibraryVariable)
+            else None
+        )
     return manifest.STATE if as_stateful(obj) is not None else None
 
 
 def _find_state(obj: object) -> Any:
     """Returns how checkpoints see an object of a library, or a variable in parts."""
     if isinstance(obj, ShardedVariable):
-        return variable_parts.held_parts(obj)
+        return variable_parts.variable_in_parts(obj)
     return library_hooks.find_state(obj)
 
 
@@ -212,10 +216,12 @@ def child_slots(obj: object, slot: StateSlot) -> dict[str, StateSlot]:
 
 
 def replace_library_variable(slot: StateSlot) -> StateSlot:
-    """Returns a slot; for a library's variable, one with its `Held` wrapper."""
+    """Returns a slot; for a library's variable, one with its `LibraryVariable`."""
     found = _find_state(slot.get())
     # Such a variable is never replaced in its slot: Keras holds it in many places.
-    return fixed_slot(found) if isinstance(found, library_hooks.Held) else slot
+    return (
+        fixed_slot(found) if isinstance(found, library_hooks.LibraryVariable) else slot
+    )
 
 
 def _list_dict(given: dict[Any, Any]) -> dict[str, StateSlot]:

@@ -181,9 +181,9 @@ class Restoration:
         Children without a slot are added to `missing`.
         """
         for obj in deferred_restore.owners(owner.obj):
-            keeper = library_hooks.keeper_of(obj)
-            if keeper is not None:
-                keeper.prepare(obj)
+            finder = library_hooks.state_finder_of(obj)
+            if finder is not None:
+                finder.prepare(obj)
         known = object_graph.child_slots(owner.obj, owner.slot)
         for name, number in node.children.items():
             gap = _Gap(owner, name, number)
@@ -537,7 +537,7 @@ def _is_of(gap: _Gap, owner: object) -> bool:
 
 def _strip(obj: object) -> Any:
     """Returns the library's variable that an object stands for, or the object."""
-    return obj.owner if isinstance(obj, library_hooks.Held) else obj
+    return obj.owner if isinstance(obj, library_hooks.LibraryVariable) else obj
 
 
 def _find_place(match: _Match) -> tuple[Any, str]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from unisono._src.foundation import library_hooks, row_files
 from unisono._src.saving.checkpoint import array_io
-from unisono._src.saving.checkpoint.variable_parts import HeldParts
+from unisono._src.saving.checkpoint.variable_parts import VariableInParts
 from unisono._src.saving.format import manifest
 from unisono._src.state import remote_state
 from unisono._src.state.variables import Variable
@@ -58,10 +58,14 @@ class Remote(NamedTuple):
 
 def _cells(obj: Any) -> tuple[Any, ...]:
     """Returns the cells of an object that servers keep; none if it is elsewhere."""
-    if isinstance(obj, HeldParts):
+    if isinstance(obj, VariableInParts):
         variables = obj.owner.variables
     else:
-        kept = obj.strategy_variable if isinstance(obj, library_hooks.Held) else obj
+        kept = (
+            obj.strategy_variable
+            if isinstance(obj, library_hooks.LibraryVariable)
+            else obj
+        )
         variables = [kept] if isinstance(kept, Variable) else []
     cells = tuple(v.state_cell for v in variables)
     # A variable with a value for each worker has no one value to save.

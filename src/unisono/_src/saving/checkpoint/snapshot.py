@@ -207,7 +207,7 @@ def _check_same_copies(
 
 def _is_mirrored(obj: object) -> bool:
     """Whether an object is a variable of which every worker has a whole copy."""
-    if isinstance(obj, library_hooks.Held):
+    if isinstance(obj, library_hooks.LibraryVariable):
         obj = obj.strategy_variable
     if not isinstance(obj, Variable):
         return False
@@ -282,7 +282,7 @@ def _make_entry(
         array = there
     elif isinstance(array, Variable):
         array = reading.read_stored(array)
-    elif isinstance(array, library_hooks.Held):
+    elif isinstance(array, library_hooks.LibraryVariable):
         array = array.read(is_detached)
     elif is_detached:
         # An array that is no variable's may be donated by the program, or written to.

@@ -170,7 +170,7 @@ def _find_variables(
 
 
 def _is_variable(found: object_graph.Found) -> bool:
-    return isinstance(found.obj, Variable | library_hooks.Held)
+    return isinstance(found.obj, Variable | library_hooks.LibraryVariable)
 
 
 def _export_functions(
@@ -226,13 +226,13 @@ def _export_library_models(
     left_out: list[str] = []
     seen: list[tuple[str, ...]] = []
     for number, item in enumerate(found):
-        keeper = library_hooks.keeper_of(item.obj) if item.kind is None else None
+        finder = library_hooks.state_finder_of(item.obj) if item.kind is None else None
         # A layer of a model that is exported needs no program of its own.
-        if keeper is None or any(item.path[: len(p)] == p for p in seen):
+        if finder is None or any(item.path[: len(p)] == p for p in seen):
             continue
         is_required = number == 0 and not others
         try:
-            fn = keeper.make_forward(item.obj)
+            fn = finder.make_forward(item.obj)
         except ValueError as error:
             if is_required:
                 raise
