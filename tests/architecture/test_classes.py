@@ -88,8 +88,8 @@ NOT_ABSTRACT = {
     "input.api.dataset.Dataset": _PUBLIC,
     "input.plan.cursors.Iterated": "Streams of two libraries also know their order.",
     "input.sources.arrays.Listed": "A list of shards is a list that can be told apart.",
-    "saving.checkpoint.deferred_restore.Noticing": "It is mixed into classes of "
-    "programs, which may have a metaclass of their own.",
+    "saving.checkpoint.deferred_restore.DeferredRestoreMixin": "It is mixed into "
+    "classes of programs, which may have a metaclass of their own.",
     "saving.checkpoint.module.Module": _PUBLIC,
     "state.variables.Variable": "Calling it makes an object of one of its subclasses.",
     "strategies.base.Strategy": _PUBLIC,

@@ -18,7 +18,7 @@ from unisono._src.state.variables import Variable
 _R = TypeVar("_R")
 
 
-class Module(deferred_restore.Noticing):
+class Module(deferred_restore.DeferredRestoreMixin):
     """A named object that finds the variables and modules in its attributes.
 
     A checkpoint saves its variables, random state and other values that can change.

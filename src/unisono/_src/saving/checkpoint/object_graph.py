@@ -360,7 +360,7 @@ OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 @final
 @dataclasses.dataclass
-class Found:
+class FoundObject:
     """One object of the graph.
 
     Attributes:
@@ -395,14 +395,14 @@ def _escape(name: str) -> str:
     return name.replace(".", "..").replace("/", ".S")
 
 
-def walk(root: object) -> list[Found]:
+def walk(root: object) -> list[FoundObject]:
     """Returns every object below a root, nearest first, each object once.
 
     Plain values have no identity: the same number in two places is two values.
     """
     slot = replace_library_variable(fixed_slot(root))
     root = slot.get()
-    found = [Found(root, slot, (), leaf_kind(root))]
+    found = [FoundObject(root, slot, (), leaf_kind(root))]
     numbers = {id(root): 0}
     queue = collections.deque(found)
     while queue:
@@ -416,7 +416,7 @@ def walk(root: object) -> list[Found]:
             known = numbers.get(id(child)) if kind != manifest.PLAIN else None
             if known is None:
                 known = len(found)
-                made = Found(child, slot, (*parent.path, name), kind)
+                made = FoundObject(child, slot, (*parent.path, name), kind)
                 found.append(made)
                 queue.append(made)
                 if kind != manifest.PLAIN:

@@ -22,7 +22,7 @@ from unisono._src.values import collectives
 
 
 @final
-class Remote(NamedTuple):
+class RemoteArray(NamedTuple):
     """A value that servers write; it stands for its array in a snapshot.
 
     Attributes:
@@ -73,7 +73,7 @@ def _cells(obj: Any) -> tuple[Any, ...]:
     return cells if is_there else ()
 
 
-def find_remote(obj: Any) -> Remote | None:
+def find_remote_array(obj: Any) -> RemoteArray | None:
     """Returns the value of an object that servers write and read themselves.
 
     Returns None if it is not on servers, or so small that sending it takes less time.
@@ -81,7 +81,7 @@ def find_remote(obj: Any) -> Remote | None:
     cells = _cells(obj)
     if not cells or collectives.is_key(obj):
         return None
-    found = Remote(cells, tuple(obj.shape), np.dtype(obj.dtype))
+    found = RemoteArray(cells, tuple(obj.shape), np.dtype(obj.dtype))
     # A value that several servers keep is small: the count of steps, for example.
     is_once = all(len(c.home.servers) == 1 for c in cells)
     is_large = found.size * found.dtype.itemsize >= array_io.LARGE_BYTES
@@ -89,7 +89,7 @@ def find_remote(obj: Any) -> Remote | None:
 
 
 @final
-class HeldState:
+class ServerStateSnapshot:
     """The values that variables on servers had at one moment.
 
     Args:
@@ -110,7 +110,7 @@ class HeldState:
                 by_group.setdefault(cell.home.group, []).append(cell)
                 # Small values come with the answer; large ones
                 # stay and are written there.
-                if find_remote(obj) is None:
+                if find_remote_array(obj) is None:
                     small.add(cell)
         try:
             for group, cells in by_group.items():
@@ -123,17 +123,17 @@ class HeldState:
             raise
 
     def read(self, obj: Any) -> Any:
-        """Returns the value of an object, or its `Remote`; None if it is not held."""
+        """Returns an object's value, or its `RemoteArray`; None if it is not held."""
         cells = _cells(obj)
         if not cells:
             return None
-        remote = find_remote(obj)
+        remote = find_remote_array(obj)
         if remote is not None:
             return remote
         found = [self._values[c] for c in cells]
         return np.concatenate(found) if len(found) > 1 else found[0]
 
-    def write(self, directory: pathlib.Path, wanted: Mapping[str, Remote]) -> None:
+    def write(self, directory: pathlib.Path, wanted: Mapping[str, RemoteArray]) -> None:
         """Lets servers write values.
 
         Args:
@@ -150,7 +150,9 @@ class HeldState:
         self._held = {}
 
 
-def _group_places(named: Iterable[tuple[str, Remote]], is_new: bool) -> dict[Any, Any]:
+def _group_places(
+    named: Iterable[tuple[str, RemoteArray]], is_new: bool
+) -> dict[Any, Any]:
     """Returns the places of parts in stored arrays, by the group of their servers."""
     found: dict[Any, dict[Any, row_files.Place]] = {}
     for name, remote in named:
@@ -179,7 +181,7 @@ def check_seen(
         group.check_seen(cells, checkpoint / manifest.NAME, found.digest)
 
 
-def load(checkpoint: pathlib.Path, wanted: Iterable[tuple[str, Remote]]) -> None:
+def load(checkpoint: pathlib.Path, wanted: Iterable[tuple[str, RemoteArray]]) -> None:
     """Lets servers read values from a checkpoint.
 
     Args:
@@ -198,7 +200,7 @@ def remember(found: manifest.Manifest, objects: Iterable[Any]) -> None:
 
 
 @contextlib.contextmanager
-def release_on_error(held: HeldState) -> Iterator[HeldState]:
+def release_on_error(held: ServerStateSnapshot) -> Iterator[ServerStateSnapshot]:
     """Lets servers forget the values if the block raises."""
     try:
         yield held
