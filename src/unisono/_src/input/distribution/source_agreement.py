@@ -222,7 +222,7 @@ class Comparisons:
 
 
 @final
-class SharedPlan(nodes.Passing):
+class SharedPlan(nodes.UnchangedElements):
     """A plan whose first elements are compared between workers."""
 
     comparisons: Comparisons
@@ -240,7 +240,7 @@ class SharedPlan(nodes.Passing):
 
 
 @final
-class _Compared(cursors.OfSource):
+class _Compared(cursors.UnaryCursor):
     """The elements of a plan; the first read compares what the sources gave for it."""
 
     def __init__(
