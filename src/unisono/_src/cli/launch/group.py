@@ -286,11 +286,11 @@ class WorkerGroup:
                 if worker.pause.is_paused
                 else f"{worker.name} goes on."
             )
-            news = launcher_pipes.WorkerPause(
+            message = launcher_pipes.WorkerPause(
                 worker.command.job, worker.command.index, worker.pause.is_paused
             )
             for other in self._live_workers():
-                other.tell(news)
+                other.tell(message)
         if worker.pause.seconds >= self._longest_pause:
             worker.kill()
 
