@@ -21,7 +21,7 @@ GIVEN = {
     "execution/gradients.py: _follow.<locals>.compute": "The differentiated function.",
     "execution/merging.py: _merge_alone": "The function of a `merge_call`.",
     "execution/unchanged_arguments.py: call": "The function that is being traced.",
-    "foundation/library_hooks.py: adopt": "What a `Companion` declares.",
+    "foundation/library_hooks.py: adopt": "What a `Integration` declares.",
     "integrations/keras/optimizers.py: _update_on_servers": "The plan of an update, "
     "which `RemoteState` declares.",
     "integrations/keras/training.py: _make_loop_method.<locals>.method": "The `fit` of "

@@ -534,8 +534,8 @@ def test_an_old_keras_is_refused_in_the_user_s_terms(monkeypatch):
     from unisono._src.integrations.keras import scope
 
     monkeypatch.setattr(keras, "__version__", "3.9.2")
-    companion = library_hooks.known["keras"]
-    monkeypatch.setitem(vars(companion), "hooks", scope.make_hooks())
+    integration = library_hooks.known["keras"]
+    monkeypatch.setitem(vars(integration), "hooks", scope.make_hooks())
     with pytest.raises(RuntimeError, match=r"Keras 3\.13 or newer, but keras 3\.9\.2"):
         mirrored(2).scope().__enter__()
     assert not uni.distribute.has_strategy()

@@ -582,7 +582,9 @@ def cross_program(s, w):
 def notes(s, w, rounds=20):
     """Threads of all workers agree while their main threads take steps."""
     found = []
-    counter = worker_notes.Board(s.extended._topology, f"notes of {rounds}", 20.0)
+    counter = worker_notes.NoteExchange(
+        s.extended._topology, f"notes of {rounds}", 20.0
+    )
 
     def agree():
         for k in range(rounds):
@@ -592,7 +594,7 @@ def notes(s, w, rounds=20):
     thread.start()
     totals = [plain(s.reduce("SUM", s.run(number), None)) for _ in range(5)]
     thread.join(30.0)
-    late = worker_notes.Board(s.extended._topology, f"late {rounds}", 1.0)
+    late = worker_notes.NoteExchange(s.extended._topology, f"late {rounds}", 1.0)
     alone = attempt(lambda: late.post("x")) if w == 0 else None
     return [[[json.loads(n) for n in r] for r in found], len(set(totals)), alone]
 

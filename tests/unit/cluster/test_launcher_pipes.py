@@ -19,10 +19,10 @@ def pipe():
 def test_an_end_is_told_to_all_who_listen_before_and_after(pipe, monkeypatch):
     reader, writer = os.dup(pipe[0]), os.dup(pipe[1])
     monkeypatch.setenv(launcher_pipes.NEWS_VARIABLE, launcher_pipes.name_pipe(reader))
-    news, early, late = launcher_pipes.News(), [], []
+    messages, early, late = launcher_pipes.LauncherMessages(), [], []
     came = threading.Event()
-    assert news.listen()
-    news.subscribe(lambda ending: (early.append(ending), came.set()))
+    assert messages.listen()
+    messages.subscribe(lambda ending: (early.append(ending), came.set()))
     sent = launcher_pipes.WorkerEnding(
         "worker", 1, "signal SIGKILL", "ValueError: né\n"
     )
@@ -30,20 +30,20 @@ def test_an_end_is_told_to_all_who_listen_before_and_after(pipe, monkeypatch):
     for part in (b"no JSON\n[]\n", line[:7], line[7:]):
         os.write(writer, part)
     assert came.wait(10)
-    news.subscribe(late.append)
-    assert early == late == news.endings == [sent]
+    messages.subscribe(late.append)
+    assert early == late == messages.endings == [sent]
     os.close(writer)
 
 
 def test_a_pause_is_told_and_is_no_end():
-    news, told = launcher_pipes.News(), []
-    news.subscribe(told.append)
+    messages, told = launcher_pipes.LauncherMessages(), []
+    messages.subscribe(told.append)
     for sent in (True, False):
         pause = launcher_pipes.WorkerPause("worker", 1, sent)
-        news._add(launcher_pipes.encode(pause))
-    news.subscribe(told.append)
+        messages._add(launcher_pipes.encode(pause))
+    messages.subscribe(told.append)
     assert [pause.is_paused for pause in told] == [True, False] * 2
-    assert news.endings == []
+    assert messages.endings == []
 
 
 def test_only_the_end_of_a_long_traceback_is_told():
@@ -59,4 +59,4 @@ def test_another_file_with_the_pipe_s_number_is_not_read(pipe, monkeypatch):
     number, _, inode = value.partition(":")
     for other in ("", "x", number, f"{number}:{int(inode) + 1}", f"9999:{inode}"):
         monkeypatch.setenv(launcher_pipes.NEWS_VARIABLE, other)
-        assert not launcher_pipes.News().listen()
+        assert not launcher_pipes.LauncherMessages().listen()

@@ -120,7 +120,7 @@ def test_numbers_that_look_right_to_the_middle_one_are_told_apart():
 @pytest.mark.parametrize("replicas", [2, 255, 256, 257, 4096, 65536])
 def test_sums_of_marks_are_exact_in_floats_of_32_bits(replicas):
     most = np.uint32(0xFFFFFFFF)
-    lanes = step_marks.split(step_marks.Marks(most, most), replicas, np.float32)
+    lanes = step_marks.split(step_marks.StepMarks(most, most), replicas, np.float32)
     assert len(lanes) == gradient_packing.count_lanes(replicas)
     total = np.asarray(lanes, np.float64) * replicas
     assert (total.astype(np.float32) == total).all()

@@ -20,12 +20,15 @@ def lockstep(suspend):
 
 def test_a_port_says_how_its_replica_is_run():
     spmd = ports.SpmdPort(topology(), ())
-    assert [(p.is_alone, p.is_spmd) for p in (ports.Solo(), spmd, lockstep(None))] == [
+    assert [
+        (p.is_alone, p.is_spmd)
+        for p in (ports.SingleReplicaPort(), spmd, lockstep(None))
+    ] == [
         (True, False),
         (False, True),
         (False, False),
     ]
-    assert (spmd.replicas, spmd.here, ports.Solo().replicas) == (2, 2, 1)
+    assert (spmd.replicas, spmd.here, ports.SingleReplicaPort().replicas) == (2, 2, 1)
 
 
 def test_a_program_for_all_replicas_knows_what_they_share():

@@ -374,7 +374,7 @@ def test_a_worker_that_was_stopped_itself_does_not_miss_the_others(three):
     look(*three)
     guard = three[0]
     # As if all of this had been twenty seconds ago, and nobody had looked since.
-    guard.peers._looks._last -= 20.0
+    guard.peers._poll_times._last -= 20.0
     for r in guard.peers._records.values():
         r.beaten_at -= 20.0
     assert guard.peers.explain_absence(2) is None

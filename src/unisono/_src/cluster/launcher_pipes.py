@@ -2,8 +2,8 @@
 
 By one the launcher tells which peers have ended, or are stopped. So a worker learns at
 once that another one is gone, without a port and without a signal, see
-docs/decisions/0023. Where no launcher runs there is no news, and workers find out by
-watching each other. By the other pipe a worker tells how far it is, and its state.
+docs/decisions/0023. Where no launcher runs there are no messages, and workers find out
+by watching each other. By the other pipe a worker tells how far it is, and its state.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NEWS_VARIABLE = "UNISONO_NEWS_FD"
 # ends all processes that have inherited it.
 MARK = "UNISONO_WORKER_MARK"
 # In characters: longer words of a worker are cut at their beginning, and a longer line
-# is no news.
+# is no message.
 _LARGEST_TEXT = 2000
 _LARGEST_LINE = 1 << 15
 
@@ -63,18 +63,18 @@ class WorkerPause:
     is_paused: bool
 
 
-Told: TypeAlias = WorkerEnding | WorkerPause
+LauncherMessage: TypeAlias = WorkerEnding | WorkerPause
 
 
-def encode(news: Told) -> bytes:
-    """Returns the line that tells a worker the news."""
-    if isinstance(news, WorkerEnding):
-        news = dataclasses.replace(news, said=news.said[-_LARGEST_TEXT:])
-    return json.dumps(dataclasses.asdict(news)).encode() + b"\n"
+def encode(message: LauncherMessage) -> bytes:
+    """Returns the line that tells a worker the message."""
+    if isinstance(message, WorkerEnding):
+        message = dataclasses.replace(message, said=message.said[-_LARGEST_TEXT:])
+    return json.dumps(dataclasses.asdict(message)).encode() + b"\n"
 
 
-def decode(line: bytes) -> Told | None:
-    """Returns the news that a line tells; None if it tells none.
+def decode(line: bytes) -> LauncherMessage | None:
+    """Returns the message of a line; None if it has none.
 
     >>> decode(encode(WorkerEnding("worker", 1, "exit code 0")))
     WorkerEnding(job='worker', index=1, how='exit code 0', said='')
@@ -92,7 +92,7 @@ def decode(line: bytes) -> Told | None:
 
 
 @final
-class News:
+class LauncherMessages:
     """What the launcher has told this process about other workers.
 
     Attributes:
@@ -101,28 +101,31 @@ class News:
 
     def __init__(self) -> None:
         self.endings: list[WorkerEnding] = []
-        self._told: list[Told] = []
+        self._told: list[LauncherMessage] = []
         self._lock = threading.Lock()
-        self._listeners: list[Callable[[Told], None]] = []
+        self._listeners: list[Callable[[LauncherMessage], None]] = []
         self._thread: threading.Thread | None = None
 
     def listen(self) -> bool:
-        """Starts to read the news; returns whether a launcher will tell any."""
+        """Starts to read messages; returns whether a launcher will send any."""
         descriptor = _find_pipe()
         if self._thread is None and descriptor is not None:
             self._thread = threading.Thread(
-                target=self._read, args=(descriptor,), name="unisono news", daemon=True
+                target=self._read,
+                args=(descriptor,),
+                name="unisono messages",
+                daemon=True,
             )
             self._thread.start()
         return self._thread is not None
 
-    def subscribe(self, listener: Callable[[Told], None]) -> None:
+    def subscribe(self, listener: Callable[[LauncherMessage], None]) -> None:
         """Calls a function with all that was told, and that will be."""
         with self._lock:
             self._listeners.append(listener)
             # Under the lock, so that each is told once: here, or by `_add`.
-            for news in self._told:
-                listener(news)
+            for message in self._told:
+                listener(message)
 
     def _read(self, descriptor: int) -> None:
         partial = b""
@@ -135,18 +138,18 @@ class News:
                 partial = partial[:_LARGEST_LINE]
 
     def _add(self, line: bytes) -> None:
-        news = decode(line)
-        if news is None:
+        message = decode(line)
+        if message is None:
             return
         with self._lock:
-            self._told.append(news)
-            if isinstance(news, WorkerEnding):
-                self.endings.append(news)
+            self._told.append(message)
+            if isinstance(message, WorkerEnding):
+                self.endings.append(message)
             for listener in self._listeners:
-                listener(news)
+                listener(message)
 
 
-NEWS = News()
+MESSAGES = LauncherMessages()
 
 
 def name_pipe(descriptor: int) -> str:

@@ -28,7 +28,7 @@ class TPUSystemMetadata(NamedTuple):
 
 
 @final
-class Query:
+class MetadataQuery:
     """The function that reads the metadata from JAX's devices.
 
     The module that knows how workers join sets it: this room starts no devices.

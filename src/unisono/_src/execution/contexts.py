@@ -49,7 +49,7 @@ class ReplicaContext:
     ) -> None:
         self._strategy = strategy
         self._id: Any = replica_id_in_sync_group
-        self._port = port or ports.Solo()
+        self._port = port or ports.SingleReplicaPort()
         # A stack, because a program may enter one context several times.
         self._entered: list[Any] = []
 
@@ -477,7 +477,9 @@ def merge_replicas(
         kwargs: this replica's keyword arguments.
     """
     strategy, port = ambient.replica().strategy, ambient.current().port
-    return merging.merge(strategy, port or ports.Solo(), merge_fn, args, kwargs or {})
+    return merging.merge(
+        strategy, port or ports.SingleReplicaPort(), merge_fn, args, kwargs or {}
+    )
 
 
 def require_replica_context(context: ReplicaContext) -> None:

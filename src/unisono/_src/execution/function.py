@@ -187,7 +187,7 @@ class Function(Generic[_P, _R_co]):
             if rest == last[0]:
                 try:
                     return last[1].call(leaves)  # type: ignore[no-any-return]
-                except traced_function.Miss:
+                except traced_function.NeedsRetrace:
                     # JAX found shapes for which this program was not traced.
                     pass
         return self._call(args, kwargs)
@@ -252,7 +252,7 @@ class Function(Generic[_P, _R_co]):
 
     def _run_with_elements(self, key: _Key, leaves: list[Any], mesh: _Mesh) -> Any:
         """Run a call with the elements that it takes; put them back if it fails."""
-        feeds = host_inputs.Feeds(signature.find_iterators(key[0]), mesh)
+        feeds = host_inputs.IteratorFeeds(signature.find_iterators(key[0]), mesh)
         try:
             program = self._find_or_trace(key, leaves, mesh, feeds)
             return program.call([*leaves, *feeds.arrays])
@@ -261,7 +261,11 @@ class Function(Generic[_P, _R_co]):
             raise
 
     def _find_or_trace(
-        self, key: _Key, leaves: list[Any], mesh: _Mesh, feeds: host_inputs.Feeds
+        self,
+        key: _Key,
+        leaves: list[Any],
+        mesh: _Mesh,
+        feeds: host_inputs.IteratorFeeds,
     ) -> programs.Program:
         """Return the program of a call, and pull the elements that it takes."""
         program = self._kept.find_fed(key, leaves, feeds)
@@ -322,7 +326,11 @@ class Function(Generic[_P, _R_co]):
     # Tracing.
 
     def _trace(
-        self, key: _Key, leaves: list[Any], mesh: _Mesh, feeds: host_inputs.Feeds
+        self,
+        key: _Key,
+        leaves: list[Any],
+        mesh: _Mesh,
+        feeds: host_inputs.IteratorFeeds,
     ) -> programs.Program:
         """Trace the function, and return the program that serves the trace."""
         self._traces += 1
@@ -433,7 +441,7 @@ class Function(Generic[_P, _R_co]):
             signature.flatten(kwargs, leaves, mesh),
         )
         owner = None if frame.strategy is None else weakref.ref(frame.strategy)
-        feeds = host_inputs.Feeds(signature.find_iterators(rest), mesh)
+        feeds = host_inputs.IteratorFeeds(signature.find_iterators(rest), mesh)
         try:
             key = (rest, owner, frame.mode)
             program = self._find_or_trace(key, leaves, mesh, feeds)

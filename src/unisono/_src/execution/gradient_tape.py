@@ -303,7 +303,7 @@ class GradientTape:
             # Only the shape is needed, so no tape follows this read.
             with ambient.push(tape=None):
                 like = _placeholder_of(x) if _is_on_server(x) else pullbacks.read(x)
-            owner = x.owner if isinstance(x, library_hooks.Held) else x
+            owner = x.owner if isinstance(x, library_hooks.LibraryVariable) else x
             recording.add_key(pullbacks.key_of(x), like, owner)
         else:
             recording.watch(x)

@@ -29,7 +29,7 @@ _TRACE_SECONDS = 60.0
 
 
 @final
-class _GonePrograms:
+class _DroppedPrograms:
     """Counts the programs that have gone since JAX last forgot its traces."""
 
     count = 0
@@ -121,9 +121,9 @@ class Limit:
             if holder is not None:
                 holder.forget(its_key, oldest)
             oldest.release()
-        _GonePrograms.count += len(gone)
-        if _GonePrograms.count >= _GROUP:
-            _GonePrograms.count = 0
+        _DroppedPrograms.count += len(gone)
+        if _DroppedPrograms.count >= _GROUP:
+            _DroppedPrograms.count = 0
             jax_traces.forget_traced_functions()
 
 
@@ -161,7 +161,7 @@ class KeptPrograms:
                 self._tracing.release()
 
     def find_fed(
-        self, key: Any, leaves: list[Any], feeds: host_inputs.Feeds
+        self, key: Any, leaves: list[Any], feeds: host_inputs.IteratorFeeds
     ) -> programs.Program | None:
         """Return the program of a call, if there is one, and pull its elements.
 

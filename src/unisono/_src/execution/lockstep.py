@@ -85,14 +85,14 @@ class _Replica:
         self.enter: _Changes = []
         self.leave: _Changes = []
         self.names = _NAMES.context
-        self.locals: library_hooks.Locals | None = None
+        self.locals: library_hooks.ThreadLocals | None = None
         self.greenlet = greenlet
         self.request: Any = None
         self.result: Any = None
 
 
 @final
-class _Surroundings:
+class _RunContext:
     """The surroundings of `Strategy.run`, in which all its replicas start.
 
     Attributes:
@@ -110,11 +110,11 @@ class _Surroundings:
         self.locals = _library_locals()
 
 
-def _library_locals() -> library_hooks.Locals | None:
+def _library_locals() -> library_hooks.ThreadLocals | None:
     """Return the thread-local objects of libraries; None if there are none."""
     if sys.modules.keys().isdisjoint(library_hooks.known):
         return None
-    return library_hooks.Locals.capture()
+    return library_hooks.ThreadLocals.capture()
 
 
 def run(placement: storage.Placement, calls: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -136,7 +136,7 @@ def run(placement: storage.Placement, calls: Sequence[Callable[[], Any]]) -> lis
     import greenlet
 
     hub = greenlet.getcurrent()
-    common = _Surroundings()
+    common = _RunContext()
     topology = placement.topology
     is_eager = not common.state.is_compiled
     turns = topology.local if is_eager else range(topology.replicas)
@@ -175,7 +175,7 @@ def _extend_names(names: Any, scope: str) -> Any:
     return names.replace(name_stack=names.name_stack.extend(scope))
 
 
-def _give_device(replica: _Replica, device: jax.Device, common: _Surroundings) -> None:
+def _give_device(replica: _Replica, device: jax.Device, common: _RunContext) -> None:
     """Make a replica's device the default for the arrays that it makes."""
     state, around = _STATES[_DEVICE], common.settings
     replica.settings = (*around[:_DEVICE], device, *around[_DEVICE + 1 :])
@@ -191,7 +191,7 @@ def replicas_in_turn(topology: Topology) -> range:
     return range(topology.replicas) if state.is_compiled else topology.local
 
 
-def _run_rounds(replicas: list[_Replica], common: _Surroundings) -> list[Any]:
+def _run_rounds(replicas: list[_Replica], common: _RunContext) -> list[Any]:
     """Resume the replicas in turn, and merge what they ask for, until all return."""
     # One answer for each replica; None in the first round, which starts the functions:
     # they take no arguments. Later rounds give `hub.switch` its result.
@@ -210,7 +210,7 @@ def _run_rounds(replicas: list[_Replica], common: _Surroundings) -> list[Any]:
         answers = combine([r.request[1] for r in replicas])
 
 
-def _resume(replica: _Replica, common: _Surroundings, answer: tuple[Any, ...]) -> None:
+def _resume(replica: _Replica, common: _RunContext, answer: tuple[Any, ...]) -> None:
     """Run a replica up to its next merge point, or to its end."""
     outer = ambient.swap(replica.frame)
     # Variables look different to each replica than to the one before it.
@@ -241,7 +241,7 @@ def _resume(replica: _Replica, common: _Surroundings, answer: tuple[Any, ...]) -
         replica.request = given
 
 
-def _separate_versions(common: _Surroundings) -> None:
+def _separate_versions(common: _RunContext) -> None:
     """Keep JAX from reusing the traces of one replica for another (decision 0008)."""
     if common.state.is_compiled:
         common.state.versions.advance()
@@ -249,7 +249,7 @@ def _separate_versions(common: _Surroundings) -> None:
         _eager.note_change()
 
 
-def _restore_common(replica: _Replica, common: _Surroundings) -> None:
+def _restore_common(replica: _Replica, common: _RunContext) -> None:
     """Save the surroundings of a replica that pauses, and restore the common ones."""
     replica.names, _NAMES.context = _NAMES.context, common.names
     now = _read_settings()
@@ -263,14 +263,14 @@ def _restore_common(replica: _Replica, common: _Surroundings) -> None:
     # A short question: most programs use neither Keras nor Flax.
     if sys.modules.keys().isdisjoint(library_hooks.known):
         return
-    replica.locals = library_hooks.Locals.capture()
+    replica.locals = library_hooks.ThreadLocals.capture()
     if common.locals is None:
         # A replica has just loaded the library, so the common objects are still empty.
         common.locals = replica.locals.make_blank()
     common.locals.apply()
 
 
-def _stop_all(waiting: Sequence[_Replica], common: _Surroundings) -> None:
+def _stop_all(waiting: Sequence[_Replica], common: _RunContext) -> None:
     """End all replicas that will not be resumed, even if ending one is interrupted."""
     # One that were left would be ended when its memory is freed, in any frame.
     with contextlib.ExitStack() as ends:
@@ -278,7 +278,7 @@ def _stop_all(waiting: Sequence[_Replica], common: _Surroundings) -> None:
             ends.callback(_stop, replica, common)
 
 
-def _stop(replica: _Replica, common: _Surroundings) -> None:
+def _stop(replica: _Replica, common: _RunContext) -> None:
     """End a replica that will not be resumed, so that its `finally` blocks run."""
     outer = ambient.swap(replica.frame)
     if replica.locals is not None:

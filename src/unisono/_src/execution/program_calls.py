@@ -17,7 +17,11 @@ import jax.numpy as jnp
 
 from unisono._src.execution import equations, program_checks, step_labels
 from unisono._src.execution.program_cells import Arrays, Inputs, ProgramCells
-from unisono._src.execution.traced_function import Miss, TracedFunction, TracesByShape
+from unisono._src.execution.traced_function import (
+    NeedsRetrace,
+    TracedFunction,
+    TracesByShape,
+)
 from unisono._src.foundation import jax_internals
 from unisono._src.machines import topology
 from unisono._src.state import (
@@ -255,7 +259,7 @@ class WorkersCall:
         watchdog.enter(label, compiled.has_callbacks, compiled.cells.ledger)
         try:
             made = self._alone(leaves)
-        except Miss:
+        except NeedsRetrace:
             # Nothing ran; the program that is found next enters again.
             watchdog.leave()
             raise
@@ -269,7 +273,7 @@ class WorkersCall:
         """Return the label by which workers compare this program, for these shapes.
 
         Raises:
-            Miss: the program is not traced for the shapes.
+            NeedsRetrace: the program is not traced for the shapes.
         """
         compiled = self._compiled
         found = compiled.traces.find_for(leaves)

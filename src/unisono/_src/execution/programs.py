@@ -131,7 +131,7 @@ class Program:
         """Compute the new values of cells and the result; JAX compiles this.
 
         Raises:
-            Miss: there is no trace for arguments of these shapes.
+            NeedsRetrace: there is no trace for arguments of these shapes.
         """
         found, cells = self.traces.find_for(leaves), self.cells
         # A trace has its inputs in the order of its own `read`; the program has the

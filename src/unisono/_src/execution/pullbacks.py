@@ -17,8 +17,8 @@ from unisono._src.values.indexed_slices import IndexedSlices, concatenate
 from unisono._src.values.jax_tapes import Recording
 
 # Our variables, and what stands for one of another library, made outside every scope.
-VARIABLES = (variables.Variable, library_hooks.Held)
-_Operand = jax.Array | variables.Variable | library_hooks.Held
+VARIABLES = (variables.Variable, library_hooks.LibraryVariable)
+_Operand = jax.Array | variables.Variable | library_hooks.LibraryVariable
 
 
 def find_operand(x: object, role: str) -> _Operand:
@@ -38,18 +38,19 @@ def find_operand(x: object, role: str) -> _Operand:
 def find_variable(x: object) -> Any:
     """Return what stands for a variable of another library; else `x` itself.
 
-    It is the variable of ours that keeps the value, or a `Held` if there is none.
+    It is the variable of ours that keeps the value, or a `LibraryVariable` if there is
+    none.
     """
     found = array_operators.find_own_variable(x)
     if isinstance(found, (jax.Array, variables.Variable)):
         return found
     held = library_hooks.find_state(found)
-    return held if isinstance(held, library_hooks.Held) else found
+    return held if isinstance(held, library_hooks.LibraryVariable) else found
 
 
-def read(x: variables.Variable | library_hooks.Held) -> jax.Array:
+def read(x: variables.Variable | library_hooks.LibraryVariable) -> jax.Array:
     """Return the value of a variable."""
-    if isinstance(x, library_hooks.Held):
+    if isinstance(x, library_hooks.LibraryVariable):
         held: jax.Array = x.read(is_detached=False)
         return held
     return reading.read(x)

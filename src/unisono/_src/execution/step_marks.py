@@ -71,7 +71,7 @@ def run(
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Marks:
+class StepMarks:
     """The marks of this worker, two numbers of 32 bits.
 
     Attributes:
@@ -87,7 +87,9 @@ class Marks:
 # operation of its own takes about as long as the rest.
 
 
-def advance(ledger: jax.Array, label: jax.Array, values: Sequence[jax.Array]) -> Marks:
+def advance(
+    ledger: jax.Array, label: jax.Array, values: Sequence[jax.Array]
+) -> StepMarks:
     """Return the marks of a step.
 
     Args:
@@ -98,10 +100,12 @@ def advance(ledger: jax.Array, label: jax.Array, values: Sequence[jax.Array]) ->
     step, value = _mix(ledger[0], label), ledger[1]
     for x in values:
         value = _mix(value, digest(x))
-    return Marks(step, value)
+    return StepMarks(step, value)
 
 
-def close(ledger: jax.Array, marks: Marks, sums: jax.Array, replicas: int) -> jax.Array:
+def close(
+    ledger: jax.Array, marks: StepMarks, sums: jax.Array, replicas: int
+) -> jax.Array:
     """Return the ledger after a step.
 
     Args:
@@ -123,7 +127,7 @@ def close(ledger: jax.Array, marks: Marks, sums: jax.Array, replicas: int) -> ja
 
 
 def split(
-    marks: Marks, replicas: int, dtype: DTypeLike, place: jax.Array | None = None
+    marks: StepMarks, replicas: int, dtype: DTypeLike, place: jax.Array | None = None
 ) -> jax.Array:
     """Return the marks as numbers whose sum over the replicas is exact in `dtype`.
 
@@ -201,7 +205,7 @@ def evaluate(
     jaxpr: Jaxpr,
     consts: Sequence[jax.Array],
     args: Sequence[jax.Array],
-    marks: Marks,
+    marks: StepMarks,
     topology: Topology,
 ) -> tuple[list[jax.Array], jax.Array]:
     """Compute a program that sends its marks to all replicas.
@@ -229,7 +233,7 @@ def evaluate(
     return _evaluate_around(jaxpr, consts, args, found.mapped, map_replicas)
 
 
-def send(marks: Marks, topology: Topology) -> jax.Array:
+def send(marks: StepMarks, topology: Topology) -> jax.Array:
     """Return the sums of the marks of all replicas, sent by themselves."""
     same = PartitionSpec()
     lanes = split(marks, topology.replicas, jnp.int32)
@@ -279,14 +283,14 @@ def _call_mapped(
     mapped: JaxprEqn,
     values: Sequence[jax.Array],
     carrier: _MarkedSum,
-    marks: Marks,
+    marks: StepMarks,
     replicas: int,
 ) -> tuple[list[jax.Array], jax.Array]:
     """Compute the replicas' program, with the marks in one of its sums."""
     params, same = mapped.params, PartitionSpec()
 
     def add_marks(
-        equation: JaxprEqn, given: Sequence[jax.Array], own: Marks
+        equation: JaxprEqn, given: Sequence[jax.Array], own: StepMarks
     ) -> tuple[list[jax.Array], jax.Array]:
         (x,) = given
         flat, room = x.reshape(-1), gradient_packing.count_lanes(replicas)
@@ -311,7 +315,7 @@ def _call_mapped(
             (),
             own,
             carrier.equation,
-            lambda e, given: add_marks(e, given, Marks(step, value)),
+            lambda e, given: add_marks(e, given, StepMarks(step, value)),
         )
         return (*out, sums)
 

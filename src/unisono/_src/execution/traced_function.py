@@ -103,7 +103,7 @@ class TracedFunction:
         return [equations.aval_of(v) for v in self.jaxpr.outvars[start:]]
 
 
-class Miss(errors.Signal):
+class NeedsRetrace(errors.Signal):
     """A program was called with shapes or settings that it was not traced for.
 
     Only JAX's own dispatch, which is fast, compares them: a program that JAX has not
@@ -157,11 +157,11 @@ class TracesByShape:
         """Return the trace for arguments of such shapes.
 
         Raises:
-            Miss: there is none.
+            NeedsRetrace: there is none.
         """
         found = self._known.get(aval_key(leaves))
         if found is None:
-            raise Miss
+            raise NeedsRetrace
         return found
 
 
@@ -193,7 +193,7 @@ def trace(
     leaves: Sequence[Any],
     mesh: _Mesh,
     may_create: bool,
-    feeds: host_inputs.Feeds,
+    feeds: host_inputs.IteratorFeeds,
 ) -> TracedFunction:
     """Trace a Python function by running it once on abstract values.
 
@@ -238,7 +238,7 @@ def _trace_with(
     leaves: Sequence[Any],
     mesh: _Mesh,
     may_create: bool,
-    feeds: host_inputs.Feeds,
+    feeds: host_inputs.IteratorFeeds,
     versions: trace_versions.Versions,
 ) -> TracedFunction:
     """Trace a function under the given versions of variables."""

@@ -1,8 +1,8 @@
 """A table of libraries whose objects take part in a strategy's scope.
 
-A scope must not import Keras to find out whether a program uses it. So an integration
-registers a companion here, under the name of the library's module. Entering a scope
-enters the companions of the libraries that the program has loaded by then, and of no
+A scope must not import Keras to find out whether a program uses it. So integrations
+are registered here, each under the name of the library's module. Entering a scope
+enters the integrations of the libraries that the program has loaded by then, and of no
 others. See docs/decisions/0014 and 0020.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jax.typing import ArrayLike
 
 
-class Held(abc.ABC):
+class LibraryVariable(abc.ABC):
     """A variable of a library, as checkpoints and exported models see it.
 
     Args:
@@ -94,16 +94,16 @@ class Branch:
         return self._below()
 
 
-class Keeper(abc.ABC):
+class StateFinder(abc.ABC):
     """Finds the state of a library's objects, for checkpoints and exported models."""
 
     @abc.abstractmethod
-    def __getitem__(self, obj: object) -> Held | dict[str, Any] | None:
+    def __getitem__(self, obj: object) -> LibraryVariable | dict[str, Any] | None:
         """Return the state of an object.
 
         Returns:
-            A `Held` if the object is a variable, its children by name if it contains
-            some, or None if it has no state.
+            A `LibraryVariable` if the object is a variable, its children by name if it
+            contains some, or None if it has no state.
         """
 
     @abc.abstractmethod
@@ -138,7 +138,7 @@ class LibraryHooks:
             again while it is open, and finds the strategy in the current frame.
         tape: a context manager that is entered with every gradient tape. It lets the
             tape follow the library's variables that were made outside every scope.
-        keeper: finds the state of the library's objects for checkpoints.
+        state_finder: finds the state of the library's objects for checkpoints.
         thread_locals: the library's thread-local objects. A replica that was paused at
             a merge point finds them as it left them.
         introduce: makes the library recognize datasets and metrics of unisono. It is
@@ -149,13 +149,13 @@ class LibraryHooks:
 
     scope: contextlib.AbstractContextManager[object]
     tape: contextlib.AbstractContextManager[object]
-    keeper: Keeper
+    state_finder: StateFinder
     thread_locals: tuple[object, ...] = ()
     introduce: Callable[[], None] | None = None
     adopt: Callable[[Any, Any], None] | None = None
 
 
-class Companion(abc.ABC):
+class Integration(abc.ABC):
     """The integration of one library, which loads when it is first needed.
 
     Args:
@@ -176,18 +176,18 @@ class Companion(abc.ABC):
 
 
 _log = logging.getLogger("unisono")
-# Companions by the name of their module. Eager code asks at every step whether any of
+# Integrations by the name of their module. Eager code asks at every step whether any of
 # these modules is loaded, so it asks the table: `sys.modules.keys().isdisjoint(known)`.
-known: dict[str, Companion] = {}
+known: dict[str, Integration] = {}
 
 
-def register(companion: Companion) -> None:
-    """Add a companion to the table; it replaces one of the same module."""
-    known[companion.module] = companion
+def register(integration: Integration) -> None:
+    """Add an integration to the table; it replaces one of the same module."""
+    known[integration.module] = integration
 
 
-def loaded_companions() -> list[Companion]:
-    """Return the companions of the libraries that the program has loaded."""
+def loaded_integrations() -> list[Integration]:
+    """Return the integrations of the libraries that the program has loaded."""
     return [c for c in known.values() if c.module in sys.modules]
 
 
@@ -196,29 +196,29 @@ def introduce() -> None:
 
     Called whenever a program makes one, because a library may be loaded at any time.
     """
-    for companion in loaded_companions():
-        if companion.hooks.introduce is not None:
-            companion.hooks.introduce()
+    for integration in loaded_integrations():
+        if integration.hooks.introduce is not None:
+            integration.hooks.introduce()
 
 
 # The blocks of `enter_scopes` that are open in each thread, by its id, from the outside
-# in: how to leave each, and the companions entered. No lock: a thread reads and writes
-# its own entry only.
-_open: dict[int, list[tuple[contextlib.ExitStack, list[Companion]]]] = {}
+# in: how to leave each, and the integrations entered. No lock: a thread reads and
+# writes its own entry only.
+_open: dict[int, list[tuple[contextlib.ExitStack, list[Integration]]]] = {}
 
 
 @contextlib.contextmanager
-def enter_scopes() -> Iterator[list[Companion]]:
+def enter_scopes() -> Iterator[list[Integration]]:
     """Run a block in which loaded libraries' objects belong to the current strategy.
 
-    Gives the companions that were entered; `join_open_scopes` may add more.
+    Gives the integrations that were entered; `join_open_scopes` may add more.
     """
     thread = threading.get_ident()
     with contextlib.ExitStack() as stack:
-        entered = loaded_companions()
-        for companion in entered:
-            stack.enter_context(companion.hooks.scope)
-        # Noted after all were entered: a companion that fails leaves no block behind.
+        entered = loaded_integrations()
+        for integration in entered:
+            stack.enter_context(integration.hooks.scope)
+        # Noted after all were entered: one that fails leaves no block behind.
         blocks = _open.setdefault(thread, [])
         blocks.append((stack, entered))
         try:
@@ -235,11 +235,11 @@ def join_open_scopes(module: str) -> None:
     Args:
         module: the library's module.
     """
-    companion = known[module]
+    integration = known[module]
     for stack, entered in _open.get(threading.get_ident(), ()):
-        if companion not in entered:
-            stack.enter_context(companion.hooks.scope)
-            entered.append(companion)
+        if integration not in entered:
+            stack.enter_context(integration.hooks.scope)
+            entered.append(integration)
 
 
 def enter_tapes() -> contextlib.ExitStack | None:
@@ -251,31 +251,31 @@ def enter_tapes() -> contextlib.ExitStack | None:
     if sys.modules.keys().isdisjoint(known):
         return None
     with contextlib.ExitStack() as stack:
-        for name, companion in known.items():
+        for name, integration in known.items():
             if name in sys.modules:
-                stack.enter_context(companion.hooks.tape)
+                stack.enter_context(integration.hooks.tape)
         return stack.pop_all()
 
 
-def check_known(before: list[Companion]) -> None:
+def check_known(before: list[Integration]) -> None:
     """Warn if a library was imported inside the scope that is being left.
 
     Args:
-        before: the companions that the scope has entered.
+        before: the integrations that the scope has entered.
     """
-    for companion in loaded_companions():
-        if companion not in before:
+    for integration in loaded_integrations():
+        if integration not in before:
             _log.warning(
                 "%s was imported inside a strategy's scope, which could not notice "
                 "it: what was made with it there belongs to no strategy. Import it "
                 "before `with strategy.scope():`.",
-                companion.module,
+                integration.module,
             )
 
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Locals:
+class ThreadLocals:
     """A copy of the contents of loaded libraries' thread-local objects.
 
     Attributes:
@@ -287,17 +287,17 @@ class Locals:
     copies: list[dict[str, Any]]
 
     @classmethod
-    def capture(cls) -> Locals:
+    def capture(cls) -> ThreadLocals:
         """Return a copy of the objects' contents in this thread now."""
         found: list[dict[str, Any]] = []
-        for name, companion in known.items():
+        for name, integration in known.items():
             if name in sys.modules:
-                found.extend(map(vars, companion.hooks.thread_locals))
+                found.extend(map(vars, integration.hooks.thread_locals))
         return cls(found, _copy(found))
 
-    def make_blank(self) -> Locals:
+    def make_blank(self) -> ThreadLocals:
         """Return the contents that the same objects have in a new thread."""
-        return Locals(self.objects, [{} for _ in self.objects])
+        return ThreadLocals(self.objects, [{} for _ in self.objects])
 
     def apply(self) -> None:
         """Give the objects these contents again."""
@@ -335,8 +335,8 @@ def _library(kind: type, modules: tuple[str, ...]) -> str | None:
     return None
 
 
-def _companion_of(obj: object) -> Companion | None:
-    """Return the companion of the loaded library that has an object's class."""
+def _integration_of(obj: object) -> Integration | None:
+    """Return the integration of the loaded library that has an object's class."""
     # mypy does not take a class for the hashable argument that `lru_cache` wants.
     module = _library(cast(Any, type(obj)), tuple(known))
     if module is None or module not in sys.modules:
@@ -344,10 +344,10 @@ def _companion_of(obj: object) -> Companion | None:
     return known[module]
 
 
-def keeper_of(obj: object) -> Keeper | None:
-    """Return the keeper of an object, or None if no loaded library has its class."""
-    companion = _companion_of(obj)
-    return None if companion is None else companion.hooks.keeper
+def state_finder_of(obj: object) -> StateFinder | None:
+    """Return the finder for an object, or None if no loaded library has its class."""
+    integration = _integration_of(obj)
+    return None if integration is None else integration.hooks.state_finder
 
 
 def adopt(obj: object, strategy: object) -> None:
@@ -356,8 +356,8 @@ def adopt(obj: object, strategy: object) -> None:
     Raises:
         TypeError: no loaded library can bring in objects of its class.
     """
-    companion = _companion_of(obj)
-    adopt_object = None if companion is None else companion.hooks.adopt
+    integration = _integration_of(obj)
+    adopt_object = None if integration is None else integration.hooks.adopt
     if adopt_object is None:
         raise TypeError(
             "strategy.adopt takes a Keras model, layer, optimizer or metric, received "
@@ -366,7 +366,7 @@ def adopt(obj: object, strategy: object) -> None:
     adopt_object(obj, strategy)
 
 
-def find_state(obj: object) -> Held | dict[str, Any] | None:
-    """Return the state of an object of a library, as `Keeper` does, or None."""
-    keeper = keeper_of(obj)
-    return None if keeper is None else keeper[obj]
+def find_state(obj: object) -> LibraryVariable | dict[str, Any] | None:
+    """Return the state of an object of a library, as `StateFinder` does, or None."""
+    finder = state_finder_of(obj)
+    return None if finder is None else finder[obj]

@@ -11,7 +11,7 @@ _HERE = __name__.rpartition(".")[0]
 
 
 @final
-class _LazyCompanion(library_hooks.Companion):
+class _LazyIntegration(library_hooks.Integration):
     """Loads the integration of a library from its folder, beside this module."""
 
     def load(self) -> library_hooks.LibraryHooks:
@@ -25,4 +25,4 @@ class _LazyCompanion(library_hooks.Companion):
 def install() -> None:
     """Register Keras and Flax with scopes and checkpoints, without importing them."""
     for library in ("keras", "flax.nnx"):
-        library_hooks.register(_LazyCompanion(library))
+        library_hooks.register(_LazyIntegration(library))

@@ -16,7 +16,7 @@ from unisono._src.foundation import jax_internals
 
 
 @final
-class _Refused:
+class _ForkState:
     """The methods to replace in a forked child, and whether this process is one."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class _Refused:
         self.is_forked = False
 
 
-_refused = _Refused()
+_fork_state = _ForkState()
 
 
 def refuse(kind: type, *names: str) -> None:
@@ -34,8 +34,8 @@ def refuse(kind: type, *names: str) -> None:
         kind: the class that defines them.
         *names: the names of the methods.
     """
-    _refused.methods.append((kind, names))
-    if _refused.is_forked:
+    _fork_state.methods.append((kind, names))
+    if _fork_state.is_forked:
         # The class is loaded on first use, which may be in the child.
         _replace(kind, names)
 
@@ -49,7 +49,7 @@ def check(name: str) -> None:
     Raises:
         RuntimeError: it was.
     """
-    if _refused.is_forked:
+    if _fork_state.is_forked:
         _raise(name)
 
 
@@ -70,10 +70,10 @@ def _make_refusal(name: str) -> Callable[..., NoReturn]:
 
 
 def _mark_child() -> None:
-    if not jax_internals.has_backends() or _refused.is_forked:
+    if not jax_internals.has_backends() or _fork_state.is_forked:
         return
-    _refused.is_forked = True
-    for kind, names in _refused.methods:
+    _fork_state.is_forked = True
+    for kind, names in _fork_state.methods:
         _replace(kind, names)
 
 

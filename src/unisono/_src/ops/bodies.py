@@ -18,7 +18,7 @@ from unisono._src.state.storage import Cell
 from unisono._src.values import jax_tapes, jax_traces
 
 
-class Carried(abc.ABC):
+class LoopCarried(abc.ABC):
     """A base class for objects of arrays that loops and branches give on.
 
     JAX knows the arrays of its subclasses.
@@ -110,7 +110,7 @@ def flatten(structure: Any) -> tuple[list[Any], Any]:
     def mark(x: Any) -> Any:
         if x is None:
             return None
-        if not isinstance(x, Carried):
+        if not isinstance(x, LoopCarried):
             found.append(strong_array(x))
             return 0
         inner, layout = jax.tree.flatten(x.settle())

@@ -337,7 +337,7 @@ def _loop_eagerly(cond: Any, step: Any, values: Any, most: Any) -> Any:
 
 
 def _finish(x: Any) -> Any:
-    return x if isinstance(x, bodies.Carried) else tensors.tensor(x)
+    return x if isinstance(x, bodies.LoopCarried) else tensors.tensor(x)
 
 
 def _loop_traced(

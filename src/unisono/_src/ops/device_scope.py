@@ -18,7 +18,7 @@ _log = logging.getLogger("unisono")
 
 
 @final
-class _Soft:
+class _SoftPlacement:
     """Holds whether missing devices may be replaced, and which ones were."""
 
     is_on = True
@@ -35,7 +35,7 @@ def set_soft_device_placement(enabled: bool) -> None:
     >>> import unisono
     >>> unisono.config.set_soft_device_placement(True)
     """
-    _Soft.is_on = bool(enabled)
+    _SoftPlacement.is_on = bool(enabled)
 
 
 @everyday_name("config.get_soft_device_placement")
@@ -46,7 +46,7 @@ def get_soft_device_placement() -> bool:
     >>> unisono.config.get_soft_device_placement()
     True
     """
-    return _Soft.is_on
+    return _SoftPlacement.is_on
 
 
 @everyday_name(
@@ -119,13 +119,13 @@ def _report_missing(wanted: str) -> None:
     kinds = ("CPU", "GPU", "TPU")
     there = [d.name for kind in kinds for d in devices.list_logical_devices(kind)]
     have = ", ".join(there)
-    if not _Soft.is_on:
+    if not _SoftPlacement.is_on:
         raise errors.InvalidArgumentError(
             f"Could not satisfy device specification '{wanted}'. "
             f"enable_soft_placement=0. All available devices [{have}]."
         )
-    if wanted not in _Soft.told:
-        _Soft.told.add(wanted)
+    if wanted not in _SoftPlacement.told:
+        _SoftPlacement.told.add(wanted)
         _log.warning(
             "There is no device %s; the block uses the default device. There are: %s. "
             "unisono.config.set_soft_device_placement(False) makes this an error.",

@@ -29,7 +29,7 @@ __all__ = ["TensorArray"]
     ),
 )
 @final
-class TensorArray(bodies.Carried):
+class TensorArray(bodies.LoopCarried):
     """A list of arrays of one type, for the values of a loop.
 
     Eagerly it is a list that `write` changes, as in TensorFlow. In a compiled

@@ -386,7 +386,9 @@ class PreemptionCheckpointHandler:
         with self._changed:
             self._is_frozen = True
             passed = self._passed
-        notes = worker_notes.Board(self._group, f"{self._topic}, save {self._round}")
+        notes = worker_notes.NoteExchange(
+            self._group, f"{self._topic}, save {self._round}"
+        )
         # Not under the lock: the main thread may come to its next place meanwhile,
         # where it waits for the answer.
         told = [int(note) for note in notes.post(str(passed), _AGREE_SECONDS)]

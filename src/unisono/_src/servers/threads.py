@@ -19,7 +19,7 @@ from unisono._src.servers.worker import Worker
 _T = TypeVar("_T")
 
 
-class _Gone(errors.Signal):
+class _TaskLost(errors.Signal):
     """Ends a call that a lost worker was making."""
 
 
@@ -111,7 +111,7 @@ def _carry_out(
         return
     try:
         result = method(*args)
-    except _Gone:
+    except _TaskLost:
         # `lose` has ended the call of the lost worker already.
         return
     except BaseException as error:
@@ -150,7 +150,7 @@ class _ThreadHandle(Handle):
             source = None if self._caller is None else self._caller.index
             watch(source, *self._task, method)
         if self._caller is not None and self._caller.is_lost:
-            raise _Gone
+            raise _TaskLost
         task = self._carrier.tasks[self._task]
         return task.call(method, tuple(_hand_over(x, task) for x in args))
 

@@ -82,12 +82,15 @@ def cut(
         closed = equations.inline(traced, len(servers) > 1)
     ends = zip(closed.jaxpr.invars, closed.jaxpr.outvars, strict=False)
     kept |= {i for i, (old, new) in enumerate(ends) if old is new}
-    parts = (_Cutter(closed, len(cells), homes, owners, s).cut(kept) for s in servers)
+    parts = (
+        _UpdatePartFinder(closed, len(cells), homes, owners, s).cut(kept)
+        for s in servers
+    )
     return [part for part in parts if part.written]
 
 
 @final
-class _Cutter:
+class _UpdatePartFinder:
     """Finds one server's part of an update.
 
     Args:

@@ -176,7 +176,7 @@ class StrategyScope(Generic[_Strategy]):
         self._strategy = strategy
         # How to leave each block, and the frame that it runs in.
         self._open: list[tuple[contextlib.ExitStack, ambient.Frame]] = []
-        self._loaded: list[library_hooks.Companion] = []
+        self._loaded: list[library_hooks.Integration] = []
         self._left = False
         # Whether leaving it was an error, after which a program may leave it again.
         self._is_broken = False

@@ -133,7 +133,7 @@ class SingleExtended(LocalExtended, abc.ABC):
         return 1
 
     def _call_for_each_replica(self, fn: Fn, args: Args, kwargs: Kwargs) -> object:
-        port = ports.Solo()
+        port = ports.SingleReplicaPort()
         strategy = self._container_strategy()
         context = contexts.context_of_replica(strategy, 0, port)
         args, kwargs = distributed.unwrap((args, kwargs), 0, 1)

@@ -126,7 +126,7 @@ class Replicated(local.LocalExtended, abc.ABC):
             )
         args, kwargs = own
         with self._use_device(0):
-            port = ports.Solo()
+            port = ports.SingleReplicaPort()
             with contexts.enter_replica(self._placement, 0, port, copy=0):
                 result = fn(*args, **kwargs)
         return distributed.regroup([result])

@@ -47,7 +47,7 @@ class Port(abc.ABC):
 
 
 @final
-class Solo(Port):
+class SingleReplicaPort(Port):
     """The port of a single replica, which has nobody to exchange values with."""
 
     is_alone: Literal[True] = True
@@ -226,7 +226,7 @@ class LockstepPort(Port):
 
 
 # A type checker tells them apart by `is_alone` and `is_spmd`.
-ReplicaPort: TypeAlias = Solo | SpmdPort | LockstepPort
+ReplicaPort: TypeAlias = SingleReplicaPort | SpmdPort | LockstepPort
 
 
 def _split_arrays(payload: object) -> tuple[list[jax.Array], _Rest]:

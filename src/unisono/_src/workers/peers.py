@@ -74,8 +74,8 @@ class Peers:
         is_claimed_twice: whether another process is the same worker as this one.
     """
 
-    # The program's thread, the one that watches, and the reader of the launcher's news
-    # come here.
+    # The program's thread, the one that watches, and the reader of the launcher's
+    # messages come here.
     def __init__(
         self,
         client: CoordinationClient,
@@ -94,7 +94,7 @@ class Peers:
         now = time.monotonic()
         others = [i for i in range(workers) if i != own.worker]
         self._records = {i: worker_records.WorkerRecord(i, now) for i in others}
-        self._looks = worker_records.Looks(now, limits.dead / 2)
+        self._poll_times = worker_records.PollTimes(now, limits.dead / 2)
         # The ends that a launcher has told, until they are noted in the records.
         self._heard: dict[int, launcher_pipes.WorkerEnding] = {}
         # Held while records are read.
@@ -105,7 +105,7 @@ class Peers:
         """The numbers of the other workers."""
         return self._records.keys()
 
-    def hear(self, worker: int, news: launcher_pipes.Told) -> bool:
+    def hear(self, worker: int, message: launcher_pipes.LauncherMessage) -> bool:
         """Notes what the launcher says of a worker's process: it ended, or stopped.
 
         Returns:
@@ -113,10 +113,10 @@ class Peers:
         """
         if worker not in self._records:
             return False
-        if isinstance(news, launcher_pipes.WorkerPause):
-            self._records[worker].note_pause(news, time.monotonic())
+        if isinstance(message, launcher_pipes.WorkerPause):
+            self._records[worker].note_pause(message, time.monotonic())
             return False
-        self._heard[worker] = news
+        self._heard[worker] = message
         return True
 
     def exchange(self) -> None:
@@ -129,7 +129,7 @@ class Peers:
             # What a worker published before its end says more than the launcher knows.
             # So the records are read after the launcher was heard.
             heard, now = dict(self._heard), time.monotonic()
-            self._looks.note(now, self._records.values())
+            self._poll_times.note(now, self._records.values())
             for key, text in self._client.key_value_dir_get(RECORDS):
                 worker = key.rpartition("/")[2]
                 if worker.isdigit() and int(worker) in self._records:
@@ -196,7 +196,7 @@ class Peers:
         """
         if self._own.verdict is not None:
             return self._own.verdict
-        now = self._looks.limit(time.monotonic())
+        now = self._poll_times.limit(time.monotonic())
         chosen = self._records if worker is None else [worker]
         found = self._judge(now, self.limits.stall, chosen)
         for i in chosen:

@@ -149,7 +149,7 @@ def start(group: ProcessGroup, mode: str, stall_seconds: float) -> None:
     # In this order: hear the launcher, join JAX's service, watch the others, wait until
     # all are there, and only then start the backend, which waits for all.
     limit = join_seconds()
-    if launcher_pipes.NEWS.listen() and mode != worker_guard.OFF:
+    if launcher_pipes.MESSAGES.listen() and mode != worker_guard.OFF:
         # The launcher gives a worker that listens more time to end (decision 0023).
         launcher_pipes.tell_state(launcher_pipes.LISTENS)
     if not jax.distributed.is_initialized():
@@ -193,15 +193,15 @@ def _start_guard(
         client, group.index, group.size, mode, stall_seconds, _read_claim
     )
 
-    def hear(news: launcher_pipes.Told) -> None:
-        if (news.job, news.index) in group.tasks:
-            made.hear(group.tasks.index((news.job, news.index)), news)
+    def hear(message: launcher_pipes.LauncherMessage) -> None:
+        if (message.job, message.index) in group.tasks:
+            made.hear(group.tasks.index((message.job, message.index)), message)
 
     def leave() -> None:
         if made.peers.is_claimed_twice:
             _leave_without_a_word()
 
-    launcher_pipes.NEWS.subscribe(hear)
+    launcher_pipes.MESSAGES.subscribe(hear)
     # Before JAX leaves, which it has registered earlier.
     atexit.register(leave)
     made.start()
@@ -366,7 +366,7 @@ def _why_not_joined(
     claim = _read_claim()
     if claim is not None:
         return coordination_client.claimed_twice_error(claim)
-    for ending in launcher_pipes.NEWS.endings:
+    for ending in launcher_pipes.MESSAGES.endings:
         if (ending.job, ending.index) in group.tasks:
             worker = group.tasks.index((ending.job, ending.index))
             said = f" It wrote:\n{ending.said}" if ending.said else ""

@@ -203,7 +203,7 @@ def query_system(workers: int, job: str) -> tpu_metadata.TPUSystemMetadata:
 
 def install() -> None:
     """Lets `TPUClusterResolver.get_tpu_system_metadata` find JAX's devices."""
-    tpu_metadata.Query.run = query_system
+    tpu_metadata.MetadataQuery.run = query_system
 
 
 def grid_shape(count: int) -> tuple[int, int, int, int]:

@@ -240,9 +240,9 @@ class Guard:
         if found is not None:
             raise self.own.notice(found)
 
-    def hear(self, worker: int, news: launcher_pipes.Told) -> None:
+    def hear(self, worker: int, message: launcher_pipes.LauncherMessage) -> None:
         """Notes what the launcher says of a worker's process: it ended, or stopped."""
-        if self.peers.hear(worker, news):
+        if self.peers.hear(worker, message):
             self._thread.wake()
 
     def abandon(self) -> None:

@@ -44,13 +44,13 @@ class GroupMember(Protocol):
 
 
 @final
-class Board:
+class NoteExchange:
     """Exchanges notes about one topic in rounds; every worker posts one in each.
 
     Args:
         group: the workers.
-        topic: the topic; it is the same on all workers, and no other board of a worker
-            has it.
+        topic: the topic; it is the same on all workers, and no other exchange of a
+            worker has it.
         seconds: how long to wait for the others in each round.
     """
 
@@ -68,7 +68,7 @@ class Board:
 
         Args:
             note: the text of the note.
-            seconds: how long to wait for the others; by default the board's time.
+            seconds: how long to wait for the others; by default the exchange's time.
 
         Returns:
             The notes of all workers, in their order.
@@ -118,15 +118,15 @@ class Board:
         """Makes the thread that waits for notes give up; ends the rounds."""
         self._cancelled = True
 
-    def renew(self) -> Board:
-        """Cancels this board, and returns a new one for the same topic.
+    def renew(self) -> NoteExchange:
+        """Cancels this exchange, and returns a new one for the same topic.
 
-        All workers must do so. The new board begins with its first round.
+        All workers must do so. The new exchange begins with its first round.
         """
         self.cancel()
         # Another topic gives the notes other keys, so that the notes of old rounds,
         # which differ between workers, are not read.
-        return Board(self._group, f"{self._topic}, again", self._seconds)
+        return NoteExchange(self._group, f"{self._topic}, again", self._seconds)
 
     def leave(self, note: str) -> None:
         """Posts a last note, and does not wait for those of the others."""
@@ -188,19 +188,19 @@ class _Barriers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._board: Board | None = None
+        self._exchange: NoteExchange | None = None
 
     def wait(self, group: GroupMember, name: str, seconds: float) -> None:
         # One at a time, so that the rounds of all workers have the same order.
         with self._lock:
-            if self._board is None:
-                self._board = Board(group, "barriers")
+            if self._exchange is None:
+                self._exchange = NoteExchange(group, "barriers")
             try:
                 watchdog.publish()
-                notes = self._board.post(f"{watchdog.count_steps()} {name}", seconds)
+                notes = self._exchange.post(f"{watchdog.count_steps()} {name}", seconds)
             except errors.WorkerStalledError as error:
                 # Nobody is silent if the last one has come only now, too late.
-                late = self._board.find_silent() or [error.worker or 0]
+                late = self._exchange.find_silent() or [error.worker or 0]
                 raise errors.WorkerStalledError(
                     f"strategy.barrier({name!r}) has waited {seconds:g} s for "
                     f"{_name_workers(late)} to call it as well.",

@@ -168,9 +168,9 @@ class WorkerRecord:
             self.behind_since = now
         return now - self.behind_since
 
-    def note_pause(self, news: launcher_pipes.WorkerPause, now: float) -> None:
+    def note_pause(self, message: launcher_pipes.WorkerPause, now: float) -> None:
         """Notes that the worker's process is stopped, or that it goes on."""
-        self.is_paused = news.is_paused
+        self.is_paused = message.is_paused
         # It could give no sign of life meanwhile.
         self.beaten_at = now
 
@@ -198,7 +198,7 @@ class WorkerRecord:
 
 
 @final
-class Looks:
+class PollTimes:
     """The times at which this worker has looked at the others' records.
 
     If it was stopped itself, or did not come to look, it has not heard the others

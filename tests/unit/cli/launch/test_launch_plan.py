@@ -149,9 +149,9 @@ def test_servers_are_for_one_machine(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
     request = runs.RunRequest(
         argv=("train.py",),
-        size=runs.Size.from_options(None, None, None),
+        size=runs.GroupSize.from_options(None, None, None),
         servers=1,
-        place=runs.JobAttachment(allocation.Attach.AUTO),
+        place=runs.JobAttachment(allocation.JobKind.AUTO),
     )
     with pytest.raises(ValueError, match="--ps starts a job on one machine"):
         runs.run(request, None)
@@ -160,22 +160,22 @@ def test_servers_are_for_one_machine(monkeypatch):
 @pytest.mark.parametrize(
     ("given", "size"),
     [
-        ((4, None, None), runs.Size(4)),
-        ((None, None, None), runs.Size(None)),
-        ((None, 2, None), runs.Size(2, 2)),
-        ((None, None, 4), runs.Size(4)),
-        ((3, 2, 4), runs.Size(3, 2)),
+        ((4, None, None), runs.GroupSize(4)),
+        ((None, None, None), runs.GroupSize(None)),
+        ((None, 2, None), runs.GroupSize(2, 2)),
+        ((None, None, 4), runs.GroupSize(4)),
+        ((3, 2, 4), runs.GroupSize(3, 2)),
     ],
 )
 def test_the_size_follows_from_three_options(given, size):
-    assert runs.Size.from_options(*given) == size
+    assert runs.GroupSize.from_options(*given) == size
 
 
 # ---------------------------------------------------------------------- larger jobs
 
 
 def test_without_a_larger_job_one_worker_is_started():
-    placement = allocation.place(allocation.Attach.AUTO, None)
+    placement = allocation.place(allocation.JobKind.AUTO, None)
     assert placement.is_local and placement.count == 1
 
 
@@ -187,14 +187,14 @@ def slurm_step(monkeypatch, rank, tasks="1(x2)"):
 
 def test_a_slurm_step_starts_one_worker_per_task(monkeypatch):
     slurm_step(monkeypatch, 1)
-    placement = allocation.place(allocation.Attach.AUTO, None, port=1000)
+    placement = allocation.place(allocation.JobKind.AUTO, None, port=1000)
     assert placement.cluster.job_tasks("worker") == ["n1:1000", "n2:1000"]
     assert (placement.mine, placement.is_local) == ((1,), False)
 
 
 def test_a_slurm_step_may_start_several_per_task(monkeypatch):
     slurm_step(monkeypatch, 3, "2(x2)")
-    placement = allocation.place(allocation.Attach.AUTO, 2, port=1000)
+    placement = allocation.place(allocation.JobKind.AUTO, 2, port=1000)
     assert placement.cluster.job_tasks("worker") == [
         f"n{node}:{1000 + i}" for node in (1, 2) for i in range(4)
     ]
@@ -204,7 +204,7 @@ def test_a_slurm_step_may_start_several_per_task(monkeypatch):
 def test_a_slurm_task_shares_its_own_gpus_among_its_workers(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
     slurm_step(monkeypatch, 3, "2(x2)")
-    placement = allocation.place(allocation.Attach.AUTO, 2)
+    placement = allocation.place(allocation.JobKind.AUTO, 2)
     made = launch_plan.plan_commands(("x",), placement, launch_plan.Devices())
     assert [c.env["CUDA_VISIBLE_DEVICES"] for c in made] == ["4,5", "6,7"]
 
@@ -213,10 +213,10 @@ def test_the_script_of_a_slurm_job_is_told_of_srun(monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "1")
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
     with pytest.raises(RuntimeError, match="srun unisono launch"):
-        allocation.place(allocation.Attach.AUTO, 2)
-    assert allocation.place(allocation.Attach.NONE, 2).is_local
+        allocation.place(allocation.JobKind.AUTO, 2)
+    assert allocation.place(allocation.JobKind.NONE, 2).is_local
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "1")
-    assert allocation.place(allocation.Attach.AUTO, 2).is_local
+    assert allocation.place(allocation.JobKind.AUTO, 2).is_local
 
 
 def kubernetes_pod(monkeypatch, index="2", host="train-2"):
@@ -227,7 +227,7 @@ def kubernetes_pod(monkeypatch, index="2", host="train-2"):
 
 def test_a_pod_of_an_indexed_job_knows_its_peers(monkeypatch):
     kubernetes_pod(monkeypatch)
-    placement = allocation.place(allocation.Attach.AUTO, 2, 1000, 3, "peers")
+    placement = allocation.place(allocation.JobKind.AUTO, 2, 1000, 3, "peers")
     assert placement.cluster.job_tasks("worker") == [
         f"train-{i}.peers:{port}" for i in range(3) for port in (1000, 1001)
     ]
@@ -258,18 +258,18 @@ def test_a_pod_of_an_indexed_job_knows_its_peers(monkeypatch):
 def test_what_a_pod_lacks_is_named(monkeypatch, pod, options, error, message):
     kubernetes_pod(monkeypatch, **pod)
     with pytest.raises(error, match=message):
-        allocation.place(allocation.Attach.AUTO, None, 1000, *options)
+        allocation.place(allocation.JobKind.AUTO, None, 1000, *options)
 
 
 def test_a_pod_without_an_index_is_told_of_the_mode():
     with pytest.raises(RuntimeError, match="completionMode: Indexed"):
-        allocation.place(allocation.Attach.KUBERNETES, 1, 1000, 3, "peers")
+        allocation.place(allocation.JobKind.KUBERNETES, 1, 1000, 3, "peers")
 
 
 def test_ranks_of_mpi_start_their_workers(monkeypatch):
     for name, value in (("RANK", "1"), ("SIZE", "2"), ("LOCAL_SIZE", "2")):
         monkeypatch.setenv(f"OMPI_COMM_WORLD_{name}", value)
-    placement = allocation.place(allocation.Attach.AUTO, 2, 1000)
+    placement = allocation.place(allocation.JobKind.AUTO, 2, 1000)
     assert placement.cluster.job_tasks("worker") == [
         f"localhost:{1000 + i}" for i in range(4)
     ]
@@ -279,18 +279,18 @@ def test_ranks_of_mpi_start_their_workers(monkeypatch):
 def test_tf_config_needs_a_task_to_start(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["a:1"]}}')
     with pytest.raises(ValueError, match="it has no task with a type and index"):
-        allocation.place(allocation.Attach.AUTO, None)
+        allocation.place(allocation.JobKind.AUTO, None)
     monkeypatch.setenv("TF_CONFIG", "{}")
-    assert allocation.place(allocation.Attach.AUTO, None).is_local
+    assert allocation.place(allocation.JobKind.AUTO, None).is_local
 
 
 def test_a_malformed_tf_config_is_refused_before_anything_starts(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", "{")
     with pytest.raises(ValueError, match="TF_CONFIG is not JSON"):
-        allocation.place(allocation.Attach.AUTO, None)
+        allocation.place(allocation.JobKind.AUTO, None)
 
 
 def test_ports_beyond_the_last_are_refused(monkeypatch):
     slurm_step(monkeypatch, 0)
     with pytest.raises(ValueError, match="The last port of a machine"):
-        allocation.place(allocation.Attach.AUTO, 2, port=65_535)
+        allocation.place(allocation.JobKind.AUTO, 2, port=65_535)

@@ -11,7 +11,7 @@ def killed(job):
     """Returns what is read of a failure by SIGKILL."""
     command = types.SimpleNamespace(job=job)
     worker = types.SimpleNamespace(command=command, code=-9)
-    return group.WorkerFailure(worker, 137, 0.0, (), group.Cause.OWN)
+    return group.WorkerFailure(worker, 137, 0.0, (), group.FailureCause.OWN)
 
 
 @pytest.mark.feature("U02")
@@ -20,4 +20,4 @@ def killed(job):
 )
 def test_only_a_worker_that_was_killed_is_one_worker_less(jobs, left):
     outcome = group.GroupOutcome(tuple(map(killed, jobs)), None, False)
-    assert runs.Size(3, minimum=1).next_size(outcome).start == left
+    assert runs.GroupSize(3, minimum=1).next_size(outcome).start == left

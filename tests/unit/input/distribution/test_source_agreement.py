@@ -13,8 +13,8 @@ Dataset = tf.data.Dataset
 Policy = sharding_rule.Policy
 
 
-class Boards:
-    """Boards of workers that are threads of one process."""
+class NoteExchanges:
+    """Exchanges of workers that are threads of one process."""
 
     def __init__(self, workers):
         self.workers = workers
@@ -23,7 +23,7 @@ class Boards:
         self._changed = threading.Condition()
 
     def make(self, worker, topic="plan"):
-        return Board(self, worker, topic)
+        return NoteExchange(self, worker, topic)
 
     def exchange(self, key, worker, note, waits):
         with self._changed:
@@ -39,9 +39,9 @@ class Boards:
             return [found[i] for i in range(self.workers)]
 
 
-class Board:
-    def __init__(self, boards, worker, topic):
-        self._boards, self._worker, self._topic = boards, worker, topic
+class NoteExchange:
+    def __init__(self, exchanges, worker, topic):
+        self._exchanges, self._worker, self._topic = exchanges, worker, topic
         self._round = -1
 
     def post(self, note):
@@ -53,10 +53,10 @@ class Board:
     def _exchange(self, note, waits):
         self._round += 1
         key = (self._topic, self._round)
-        return self._boards.exchange(key, self._worker, note, waits)
+        return self._exchanges.exchange(key, self._worker, note, waits)
 
     def renew(self):
-        return Board(self._boards, self._worker, f"{self._topic}, again")
+        return NoteExchange(self._exchanges, self._worker, f"{self._topic}, again")
 
     def cancel(self):
         pass
@@ -66,13 +66,13 @@ class Board:
 
 
 def on_all(workers, work):
-    """Returns what `work(worker, boards)` returns or raises, and the boards."""
-    boards = Boards(workers)
+    """Returns what `work(worker, exchanges)` returns or raises, and the exchanges."""
+    exchanges = NoteExchanges(workers)
     told: list[object] = [None] * workers
 
     def run(worker):
         try:
-            told[worker] = work(worker, boards)
+            told[worker] = work(worker, exchanges)
         except Exception as error:
             told[worker] = error
 
@@ -81,14 +81,14 @@ def on_all(workers, work):
         thread.start()
     for thread in threads:
         thread.join()
-    return told, boards
+    return told, exchanges
 
 
 def compare_plans(make, workers=2, policy=Policy.AUTO):
-    def work(worker, boards):
+    def work(worker, exchanges):
         node = make(worker)._node
         decision = sharding_rule.decide(node, policy)
-        source_agreement.agree_on_plan(node, decision, boards.make(worker))
+        source_agreement.agree_on_plan(node, decision, exchanges.make(worker))
         return "same"
 
     return on_all(workers, work)
@@ -97,12 +97,12 @@ def compare_plans(make, workers=2, policy=Policy.AUTO):
 def read(make, workers=2, policy=Policy.DATA, state=None, passes=1):
     """Reads two elements in each of some passes over a dataset."""
 
-    def work(worker, boards):
+    def work(worker, exchanges):
         node = make(worker)._node
         compare = source_agreement.Comparisons(
             node,
             sharding_rule.Decision(policy, policy, None),
-            lambda topic: boards.make(worker, topic),
+            lambda topic: exchanges.make(worker, topic),
         )
         found = []
         for _ in range(passes):
@@ -129,9 +129,9 @@ def generated(elements):
 
 
 def test_equal_plans_take_one_note_of_each_worker():
-    told, boards = compare_plans(lambda w: Dataset.range(9).shuffle(4).batch(2), 3)
+    told, exchanges = compare_plans(lambda w: Dataset.range(9).shuffle(4).batch(2), 3)
     assert told == ["same"] * 3
-    assert boards.rounds == 3
+    assert exchanges.rounds == 3
 
 
 def test_the_seeds_of_the_first_worker_become_those_of_all():
@@ -151,7 +151,7 @@ def test_the_error_names_the_first_of_many_files_that_differ(place):
             own[place] = "/data/other"
         return tf.data.TextLineDataset(own)
 
-    told, boards = compare_plans(make, 3)
+    told, exchanges = compare_plans(make, 3)
     found = message(told)
     assert f"worker 0 has file {place}: 'part-{place:05d}'; worker 2 has file" in found
     assert "'other'" in found
@@ -159,7 +159,7 @@ def test_the_error_names_the_first_of_many_files_that_differ(place):
     assert "distribute_datasets_from_function" in found
     assert {error.worker for error in told} == {2}
     # One round for the marks, one to compare 512 parts, one within a part, one text.
-    assert boards.rounds == 3 * 4
+    assert exchanges.rounds == 3 * 4
 
 
 def test_a_plan_that_is_longer_on_one_worker_is_a_difference():
@@ -180,12 +180,12 @@ def test_other_policies_are_a_difference(tmp_path):
 
 
 def test_a_worker_whose_dataset_is_its_own_is_a_difference():
-    def work(worker, boards):
+    def work(worker, exchanges):
         if worker:
-            return source_agreement.tell_exempt("OFF", boards.make(worker))
+            return source_agreement.tell_exempt("OFF", exchanges.make(worker))
         node = Dataset.range(4)._node
         decision = sharding_rule.decide(node, Policy.AUTO)
-        return source_agreement.agree_on_plan(node, decision, boards.make(worker))
+        return source_agreement.agree_on_plan(node, decision, exchanges.make(worker))
 
     told, _ = on_all(2, work)
     assert "the kind of dataset" in message(told[:1])
@@ -194,15 +194,15 @@ def test_a_worker_whose_dataset_is_its_own_is_a_difference():
 
 def test_arrays_and_files_are_not_compared_again_when_they_are_read():
     for dataset in (Dataset.range(9), Dataset.from_tensor_slices([1, 2]).map(int)):
-        told, boards = read(lambda w, made=dataset: made, passes=3)
+        told, exchanges = read(lambda w, made=dataset: made, passes=3)
         assert told[0] == told[1]
-        assert boards.rounds == 0
+        assert exchanges.rounds == 0
 
 
 def test_equal_sources_take_one_note_of_each_worker_and_iterator():
-    told, boards = read(lambda w: generated(range(9)), 3, passes=4)
+    told, exchanges = read(lambda w: generated(range(9)), 3, passes=4)
     assert told == [[[0, 1]] * 4] * 3
-    assert boards.rounds == 3 * 4
+    assert exchanges.rounds == 3 * 4
 
 
 def test_the_error_names_the_first_element_that_differs():
@@ -284,19 +284,19 @@ def test_elements_are_compared_from_a_position_that_was_set():
         return cursor.get_state()
 
     state = state_of(generated(range(40)), 30)
-    told, boards = read(lambda w: generated(range(40)), state=lambda w: state)
+    told, exchanges = read(lambda w: generated(range(40)), state=lambda w: state)
     assert told == [[[30, 31]]] * 2
-    assert boards.rounds == 2
+    assert exchanges.rounds == 2
     told, _ = read(lambda w: generated([*range(30), 7 + w, 8]), state=lambda w: state)
     assert "element 30 of Generated: worker 0 has 7" in message(told)
 
 
 def test_workers_must_continue_at_the_same_element():
-    def work(worker, boards, index):
+    def work(worker, exchanges, index):
         node = Dataset.range(9)._node
         decision = sharding_rule.decide(node, Policy.AUTO)
         compare = source_agreement.Comparisons(
-            node, decision, lambda topic: boards.make(worker, topic)
+            node, decision, lambda topic: exchanges.make(worker, topic)
         )
         compare.check_position(index[worker])
         return "same"
@@ -307,11 +307,13 @@ def test_workers_must_continue_at_the_same_element():
 
 
 def test_a_worker_that_does_not_come_is_named():
-    class Late(Board):
+    class Late(NoteExchange):
         def post(self, note):
             raise errors.WorkerStalledError("Worker 1 has not said anything.", 1)
 
     node = Dataset.range(9)._node
     decision = sharding_rule.decide(node, Policy.AUTO)
     with pytest.raises(errors.WorkerStalledError, match="waited for worker 1 to call"):
-        source_agreement.agree_on_plan(node, decision, Late(Boards(2), 0, "plan"))
+        source_agreement.agree_on_plan(
+            node, decision, Late(NoteExchanges(2), 0, "plan")
+        )

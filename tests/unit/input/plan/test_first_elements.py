@@ -95,7 +95,7 @@ def test_answers_of_a_filter_are_noted():
 
 def test_outside_a_recorder_nothing_is_watched():
     cursor = counted(3)._node.cursor()
-    assert type(cursor).__name__ == "Iterated"
+    assert type(cursor).__name__ == "IteratorCursor"
 
 
 def test_an_exception_ends_the_notes_and_is_raised():

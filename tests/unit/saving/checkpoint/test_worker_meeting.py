@@ -11,5 +11,5 @@ from unisono._src.workers import process_group, worker_notes
 @pytest.mark.parametrize("character", ["a", '"', "é", "\0", "😀"])
 def test_a_piece_of_any_characters_fits_into_a_note(character):
     note = json.dumps([character * worker_meeting._PIECE_LENGTH])
-    board = worker_notes.Board(process_group.ALONE, "a test")
-    assert board.post(note) == [note]
+    exchange = worker_notes.NoteExchange(process_group.ALONE, "a test")
+    assert exchange.post(note) == [note]

@@ -169,12 +169,12 @@ def test_an_unfinished_checkpoint_is_never_offered_and_is_cleared_away(saved):
 
 
 def test_what_a_living_writer_writes_is_left_alone(tmp_path):
-    draft = checkpoint_directory.Draft(tmp_path / "c-1")
-    draft.open()
-    (draft.directory / "x").write_bytes(b"1")
+    staging = checkpoint_directory.StagingDirectory(tmp_path / "c-1")
+    staging.open()
+    (staging.directory / "x").write_bytes(b"1")
     checkpoint_directory.sweep(tmp_path)
-    assert (draft.directory / "x").exists()
-    draft.close()
+    assert (staging.directory / "x").exists()
+    staging.close()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -250,7 +250,7 @@ def test_permission_errors_are_told_in_words(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(checkpoint_directory, "Draft", refuse)
+    monkeypatch.setattr(checkpoint_directory, "StagingDirectory", refuse)
     with pytest.raises(uni.errors.SaveError, match="no permission to write in"):
         Checkpoint(v=uni.Variable(1.0)).save(tmp_path / "c")
 

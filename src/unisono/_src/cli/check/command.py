@@ -95,7 +95,7 @@ def check(
 
 def check_files(
     files: Sequence[pathlib.Path],
-) -> tuple[list[Checked], dict[str, str]]:
+) -> tuple[list[CheckedFile], dict[str, str]]:
     """Returns the checked files, and the reasons why others cannot be read."""
     checked, bad = [], {}
     for path in files:
@@ -106,19 +106,19 @@ def check_files(
     return checked, bad
 
 
-def _check(path: pathlib.Path) -> Checked:
+def _check(path: pathlib.Path) -> CheckedFile:
     program = program_text.read(path)
     if not any(package in program.text for package in _PACKAGES):
-        return Checked(program, [[] for _ in program.parts])
+        return CheckedFile(program, [[] for _ in program.parts])
     trees = [part.tree for part in program.parts]
     try:
         found = uses.find_uses(trees, verdicts.result)
     except RecursionError:
         raise BadFileError("it is nested too deeply.") from None
-    return Checked(program, [verdicts.judge_all(each) for each in found])
+    return CheckedFile(program, [verdicts.judge_all(each) for each in found])
 
 
-def _fix(checked: Sequence[Checked], write: bool) -> None:
+def _fix(checked: Sequence[CheckedFile], write: bool) -> None:
     changed = 0
     for each in checked:
         fixed = fixes.fix(each.program, each.verdicts)
@@ -132,7 +132,7 @@ def _fix(checked: Sequence[Checked], write: bool) -> None:
     typer.echo(f"{changed} of {len(checked)} files {done}.")
 
 
-def _print(checked: Sequence[Checked], brief: bool) -> None:
+def _print(checked: Sequence[CheckedFile], brief: bool) -> None:
     for each in checked:
         found = list(lines(each, brief))
         if not found:
@@ -152,7 +152,7 @@ def _refusal(why: str) -> typer.Exit:
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Checked:
+class CheckedFile:
     """Holds one file with the verdicts on its uses, part by part."""
 
     program: ProgramFile
@@ -165,7 +165,7 @@ class Checked:
                 yield part.cell, getattr(verdict.use.node, "lineno", 1), verdict
 
 
-def count(checked: Sequence[Checked]) -> dict[str, int]:
+def count(checked: Sequence[CheckedFile]) -> dict[str, int]:
     """Returns the number of uses of each status, of all, and of those that run."""
     found = collections.Counter(v.status for c in checked for _, _, v in c.places())
     counts = {status: found[status] for status in ORDER}
@@ -195,7 +195,7 @@ def summarize(counts: dict[str, int]) -> str:
     return "; ".join([said, ", ".join(rest)] if rest else [said]) + "."
 
 
-def lines(checked: Checked, brief: bool) -> Iterator[tuple[str, str, str]]:
+def lines(checked: CheckedFile, brief: bool) -> Iterator[tuple[str, str, str]]:
     """Yields the place, the word of the status and the message of each use."""
     for cell, line, verdict in checked.places():
         place = f"{line}" if cell is None else f"cell {cell}, {line}"
@@ -206,7 +206,7 @@ def lines(checked: Checked, brief: bool) -> Iterator[tuple[str, str, str]]:
             yield place, WORDS[SAME], verdict.use.written
 
 
-def to_json(checked: Sequence[Checked], bad: dict[str, str]) -> str:
+def to_json(checked: Sequence[CheckedFile], bad: dict[str, str]) -> str:
     """Returns the report as JSON: files, their uses, errors, and the counts."""
     files: list[dict[str, Any]] = [
         {

@@ -15,7 +15,7 @@ _SLURM_JOB = "SLURM_JOB_ID"
 _SLURM_NODES = "SLURM_JOB_NUM_NODES"
 
 
-class Attach(enum.Enum):
+class JobKind(enum.Enum):
     """The kind of larger job to take part in; AUTO finds it by its variables."""
 
     AUTO = "auto"
@@ -26,7 +26,7 @@ class Attach(enum.Enum):
     MPI = "mpi"
 
 
-def detect() -> Attach:
+def detect() -> JobKind:
     """Returns the kind of larger job that the environment shows, or NONE.
 
     Raises:
@@ -36,24 +36,24 @@ def detect() -> Attach:
     # TF_CONFIG comes first: somebody has set it on purpose for this program. Slurm
     # comes before MPI, because `srun` may set MPI's variables as well.
     if os.environ.get(tf_config.VARIABLE, "").strip() not in ("", "{}"):
-        return Attach.TF_CONFIG
+        return JobKind.TF_CONFIG
     if slurm.is_in_step():
-        return Attach.SLURM
+        return JobKind.SLURM
     if INDEX in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ:
-        return Attach.KUBERNETES
+        return JobKind.KUBERNETES
     if mpi.is_in_mpi():
-        return Attach.MPI
+        return JobKind.MPI
     if _SLURM_JOB in os.environ and os.environ.get(_SLURM_NODES, "1") != "1":
         raise RuntimeError(
             f"This is a Slurm job of {untrusted.excerpt(os.environ[_SLURM_NODES])} "
             "nodes, but not a step of it: this command would use the first node alone. "
             "Start it on all with `srun unisono launch ...`, or say --attach none."
         )
-    return Attach.NONE
+    return JobKind.NONE
 
 
 def place(
-    attach: Attach,
+    attach: JobKind,
     workers: int | None,
     port: int = 8888,
     nodes: int | None = None,
@@ -72,10 +72,10 @@ def place(
         RuntimeError: the environment is not that of the job.
         ValueError: a number or a name is missing or malformed.
     """
-    chosen = detect() if attach is Attach.AUTO else attach
-    if chosen is Attach.NONE:
+    chosen = detect() if attach is JobKind.AUTO else attach
+    if chosen is JobKind.NONE:
         return launch_plan.local_placement(1 if workers is None else workers)
-    if chosen is Attach.TF_CONFIG:
+    if chosen is JobKind.TF_CONFIG:
         return _place_by_tf_config(workers)
     each = 1 if workers is None else workers
     if not 1 <= each <= launch_plan.MAX_WORKERS:
@@ -83,12 +83,12 @@ def place(
             f"Expected 1 to {launch_plan.MAX_WORKERS} workers per machine, received "
             f"{each}."
         )
-    if chosen is Attach.SLURM:
+    if chosen is JobKind.SLURM:
         # `cluster_spec` sets CUDA_VISIBLE_DEVICES to this task's share, which the
         # workers inherit.
         step = slurm.SlurmClusterResolver(port_base=port, rpc_layer=None)
         return _expand(step.cluster_spec(), step.task_id, each, port)
-    if chosen is Attach.MPI:
+    if chosen is JobKind.MPI:
         ranks = mpi.MPIClusterResolver(port_base=port)
         return _expand(ranks.cluster_spec(), ranks.task_id, each, port)
     return _place_by_kubernetes(each, port, nodes, service)

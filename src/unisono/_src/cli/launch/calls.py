@@ -91,7 +91,7 @@ def launch(
         asked.flush()
         request = runs.RunRequest(
             argv=(sys.executable, _CHILD, str(os.getpid()), "call"),
-            size=runs.Size(n),
+            size=runs.GroupSize(n),
             devices=launch_plan.Devices(_find_platform(platform), devices),
             restarts=restarts,
             grace_seconds=grace_seconds,

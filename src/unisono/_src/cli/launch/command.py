@@ -63,7 +63,7 @@ Stopped = Annotated[
     ),
 ]
 Attach = Annotated[
-    allocation.Attach, typer.Option(help="The larger job to take part in.")
+    allocation.JobKind, typer.Option(help="The larger job to take part in.")
 ]
 Port = Annotated[
     int, typer.Option(min=1, max=65_535, help="First port in a larger job.")
@@ -100,7 +100,7 @@ def launch(
     grace: Grace = 15.0,
     stop: Stop = 30.0,
     stopped: Stopped = None,
-    attach: Attach = allocation.Attach.AUTO,
+    attach: Attach = allocation.JobKind.AUTO,
     port: Port = 8888,
     nodes: Nodes = None,
     service: Service = None,
@@ -117,7 +117,7 @@ def launch(
             raise ValueError(f"there is no program {program!r}.")
         request = runs.RunRequest(
             argv=(*prefix, program, *(arguments or ())),
-            size=runs.Size.from_options(workers, minimum, maximum),
+            size=runs.GroupSize.from_options(workers, minimum, maximum),
             servers=servers or 0,
             devices=launch_plan.Devices(platform, devices),
             restarts=restarts,

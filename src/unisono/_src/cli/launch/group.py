@@ -41,7 +41,7 @@ class _EndStage(enum.Enum):
     KILLING = 3
 
 
-class Cause(enum.IntEnum):
+class FailureCause(enum.IntEnum):
     """The reason why a worker failed; the lowest one is reported first."""
 
     OWN = 0  # An error of its own.
@@ -67,12 +67,12 @@ class WorkerFailure:
     code: int
     since: float
     traceback: tuple[str, ...]
-    cause: Cause
+    cause: FailureCause
 
     @property
     def was_killed(self) -> bool:
         """Whether another program killed the worker, such as the system for memory."""
-        return self.cause is Cause.OWN and self.worker.code == -signal.SIGKILL
+        return self.cause is FailureCause.OWN and self.worker.code == -signal.SIGKILL
 
 
 @final
@@ -286,11 +286,11 @@ class WorkerGroup:
                 if worker.pause.is_paused
                 else f"{worker.name} goes on."
             )
-            news = launcher_pipes.WorkerPause(
+            message = launcher_pipes.WorkerPause(
                 worker.command.job, worker.command.index, worker.pause.is_paused
             )
             for other in self._live_workers():
-                other.tell(news)
+                other.tell(message)
         if worker.pause.seconds >= self._longest_pause:
             worker.kill()
 
@@ -463,7 +463,9 @@ def _make_failure(worker: worker_process.WorkerProcess) -> WorkerFailure:
     cause = _find_cause(worker)
     # A process may take long to end after its error, so the traceback tells the time
     # better. JAX aborts a process that lost its peers, even one that raised first.
-    raised = worker.code > 0 or worker.code == -signal.SIGABRT or cause is Cause.DYING
+    raised = (
+        worker.code > 0 or worker.code == -signal.SIGABRT or cause is FailureCause.DYING
+    )
     since = worker.traceback.since if raised else None
     return WorkerFailure(
         worker,
@@ -474,17 +476,17 @@ def _make_failure(worker: worker_process.WorkerProcess) -> WorkerFailure:
     )
 
 
-def _find_cause(worker: worker_process.WorkerProcess) -> Cause:
+def _find_cause(worker: worker_process.WorkerProcess) -> FailureCause:
     """Returns the cause of a failure, by the worker's traceback and its end."""
     since = worker.traceback.since
     if since is not None and worker.traceback.is_about_a_peer:
-        return Cause.PEER
+        return FailureCause.PEER
     # One that did not run could not end when it was told to.
     if not worker.was_stopped or worker.pause.is_paused:
-        return Cause.OWN
+        return FailureCause.OWN
     # A worker that wrote output after its traceback had survived the error.
     is_last = since is not None and worker.last_out < since
-    return Cause.DYING if is_last else Cause.STOPPED
+    return FailureCause.DYING if is_last else FailureCause.STOPPED
 
 
 def describe_end(worker: worker_process.WorkerProcess) -> str:

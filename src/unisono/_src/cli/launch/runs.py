@@ -19,7 +19,7 @@ from unisono._src.foundation import options
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Size:
+class GroupSize:
     """The number of workers that a group may have.
 
     Attributes:
@@ -33,11 +33,11 @@ class Size:
     @classmethod
     def from_options(
         cls, workers: int | None, minimum: int | None, maximum: int | None
-    ) -> Size:
+    ) -> GroupSize:
         """Returns the size that ``-n``, ``--min`` and ``--max`` mean together.
 
-        >>> Size.from_options(None, 2, 4)
-        Size(start=4, minimum=2)
+        >>> GroupSize.from_options(None, 2, 4)
+        GroupSize(start=4, minimum=2)
 
         Raises:
             ValueError: they contradict one another.
@@ -53,7 +53,7 @@ class Size:
             )
         return cls(start, minimum)
 
-    def next_size(self, outcome: group.GroupOutcome) -> Size:
+    def next_size(self, outcome: group.GroupOutcome) -> GroupSize:
         """Returns the size for the next start, without the workers that were killed.
 
         If a worker was killed, we assume that this machine has no room for it. A worker
@@ -81,7 +81,7 @@ class JobAttachment:
         service: for Kubernetes, the headless service in front of the pods.
     """
 
-    attach: allocation.Attach = allocation.Attach.NONE
+    attach: allocation.JobKind = allocation.JobKind.NONE
     port: int = 8888
     nodes: int | None = None
     service: str | None = None
@@ -110,7 +110,7 @@ class RunRequest:
     """
 
     argv: tuple[str, ...]
-    size: Size
+    size: GroupSize
     servers: int = 0
     devices: launch_plan.Devices = dataclasses.field(
         default_factory=launch_plan.Devices
@@ -192,7 +192,7 @@ def _plan_commands(
     )
 
 
-def _place_workers(request: RunRequest, size: Size) -> launch_plan.WorkerPlacement:
+def _place_workers(request: RunRequest, size: GroupSize) -> launch_plan.WorkerPlacement:
     place = request.place
     return allocation.place(
         place.attach, size.start, place.port, place.nodes, place.service

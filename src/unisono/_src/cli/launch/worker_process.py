@@ -68,7 +68,7 @@ class Line:
 
 @final
 # Three pipes come from a worker: its output, its errors, and "step", by which it tells
-# steps and states. One leads to it, with the news of the others' ends. A process is
+# steps and states. One leads to it, with messages about the others' ends. A process is
 # reaped only after its session was cleared, because its number would be free then.
 class WorkerProcess:
     """A worker process, started by the constructor.
@@ -132,11 +132,11 @@ class WorkerProcess:
         """Starts the process; returns the pipe by which it reports, and the process."""
         command = self.command
         reader, writer = os.pipe()
-        news, self._news = os.pipe()
+        messages, self._messages = os.pipe()
         # A worker that reports its steps must not wait for the launcher, nor the
-        # launcher for a worker that does not read its news.
+        # launcher for a worker that does not read its messages.
         os.set_blocking(writer, False)
-        os.set_blocking(self._news, False)
+        os.set_blocking(self._messages, False)
         try:
             return reader, subprocess.Popen(
                 [
@@ -148,7 +148,7 @@ class WorkerProcess:
                 env={
                     **command.env,
                     launcher_pipes.PROGRESS_VARIABLE: str(writer),
-                    launcher_pipes.NEWS_VARIABLE: launcher_pipes.name_pipe(news),
+                    launcher_pipes.NEWS_VARIABLE: launcher_pipes.name_pipe(messages),
                     remains.MARK: self.mark,
                 },
                 stdin=subprocess.DEVNULL,
@@ -157,15 +157,15 @@ class WorkerProcess:
                 # Ctrl-C in the terminal reaches the launcher alone, which hands it on;
                 # and one signal ends the worker with all that it has started.
                 start_new_session=True,
-                pass_fds=(writer, news, *command.descriptors),
+                pass_fds=(writer, messages, *command.descriptors),
             )
         except BaseException:
             os.close(reader)
-            os.close(self._news)
+            os.close(self._messages)
             raise
         finally:
             os.close(writer)
-            os.close(news)
+            os.close(messages)
 
     def read(self, stream: str) -> list[Line]:
         """Returns the lines that have come, with the rest at the end of the stream."""
@@ -196,12 +196,12 @@ class WorkerProcess:
                 self.last_out = time.monotonic()
             yield Line(self, stream, text)
 
-    def tell(self, news: launcher_pipes.Told) -> None:
+    def tell(self, message: launcher_pipes.LauncherMessage) -> None:
         """Tells the worker that another one has ended, is stopped, or goes on."""
         if self.code is None:
             # The pipe is full or closed where the worker does not read it.
             with contextlib.suppress(OSError):
-                os.write(self._news, launcher_pipes.encode(news))
+                os.write(self._messages, launcher_pipes.encode(message))
 
     def _note_step(self, text: str) -> None:
         try:
@@ -235,7 +235,7 @@ class WorkerProcess:
         remains.clear(self.pid, self.mark)
         self.code = self._process.wait()
         self.ended = time.monotonic()
-        os.close(self._news)
+        os.close(self._messages)
         return self._drain()
 
     def _has_ended(self) -> bool:

@@ -221,7 +221,7 @@ class TPUClusterResolver(base.ClusterResolver):
         >>> found.num_cores, found.num_hosts, found.devices[0]
         (8, 1, '/job:worker/replica:0/task:0/device:CPU:0')
         """
-        query = tpu_metadata.Query.run
+        query = tpu_metadata.MetadataQuery.run
         if query is None:
             raise RuntimeError(
                 "Import unisono.distribute.cluster_resolver first: it lets resolvers "

@@ -274,9 +274,9 @@ class DistributedDataset(ProcessBound, abc.ABC):
             self._open, kind, self._by_data, self._plans, whole, check, topology
         )
 
-    def _board(self, topic: str) -> worker_notes.Board:
-        """Returns the board on which workers exchange notes about this dataset."""
-        return worker_notes.Board(
+    def _exchange(self, topic: str) -> worker_notes.NoteExchange:
+        """Returns the exchange of notes between workers about this dataset."""
+        return worker_notes.NoteExchange(
             self._topology, f"{self._topic}, {topic}", watchdog.patience()
         )
 
@@ -359,7 +359,7 @@ class DistributedDataset(ProcessBound, abc.ABC):
     ) -> prefetch.ReadAhead:
         """Returns the steps on their devices, read `size` ahead."""
         if self._share.workers > 1 and not self._by_data:
-            notes = self._board(f"iterator {next(self._iterators)}")
+            notes = self._exchange(f"iterator {next(self._iterators)}")
             made = worker_agreement.AgreedSteps(
                 made, node, self._share, notes, self._drops_now
             )
@@ -421,13 +421,13 @@ class DistributedBatches(DistributedDataset):
 
         With OFF each one reads everything in an order of its own.
         """
-        notes = self._board("plan")
+        notes = self._exchange("plan")
         if self._decision.kind == dataset_options.AutoShardPolicy.OFF:
             source_agreement.tell_exempt("AutoShardPolicy.OFF", notes)
             return
         source_agreement.agree_on_plan(self._given, self._decision, notes)
         self._comparisons = source_agreement.Comparisons(
-            self._node, self._decision, self._board
+            self._node, self._decision, self._exchange
         )
 
     @property
@@ -503,7 +503,7 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         self._use_plans(made[0], made)
         if self._share.workers > 1:
             source_agreement.tell_exempt(
-                "distribute_datasets_from_function", self._board("plan")
+                "distribute_datasets_from_function", self._exchange("plan")
             )
         if self._per_replica:
             self._kind = "elements per replica"

@@ -188,7 +188,7 @@ class DatasetIterator(PositionedIterator):
         self._cursor = node.cursor()
         # A compiled function puts elements back that it did not use, so that the
         # position may be a little behind the cursor's.
-        self._trail = cursors.Trail(self._cursor, 64)
+        self._history = cursors.PositionHistory(self._cursor, 64)
         self._is_closed = False
         # The position when it was closed; the cursor cannot tell it any more.
         self._last: dict[str, Any] | None = None
@@ -206,12 +206,12 @@ class DatasetIterator(PositionedIterator):
         return elements.present(found)
 
     def _read(self) -> object:
-        found = self._trail.read(1)
+        found = self._history.read(1)
         if not len(found):
             raise StopIteration
         # Now and then, since it costs more than reading a small element.
-        if self._trail.read_so_far % 256 == 0:
-            self._trail.forget_before(self._trail.read_so_far - 256)
+        if self._history.read_so_far % 256 == 0:
+            self._history.forget_before(self._history.read_so_far - 256)
         return found[0]
 
     def put_back(self, element: object) -> None:
@@ -226,11 +226,11 @@ class DatasetIterator(PositionedIterator):
         """
         if self._last is not None:
             return self._last
-        index = self._trail.read_so_far - len(self._returned)
+        index = self._history.read_so_far - len(self._returned)
         return {
             "kind": _KIND,
             "version": VERSION,
-            "position": self._trail.position_before(index),
+            "position": self._history.position_before(index),
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -241,12 +241,12 @@ class DatasetIterator(PositionedIterator):
         """
         check_state(state, _KIND)
         # If the position is refused, the iterator stays where it was.
-        before = self._trail.position_before(self._trail.read_so_far)
+        before = self._history.position_before(self._history.read_so_far)
         try:
-            self._trail.return_to(state["position"])
+            self._history.return_to(state["position"])
             self._returned.clear()
         except Exception as e:
-            self._trail.return_to(before)
+            self._history.return_to(before)
             if not isinstance(e, (KeyError, TypeError, IndexError)):
                 raise
             raise other_dataset_error(e) from e

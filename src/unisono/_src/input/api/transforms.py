@@ -556,7 +556,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         size = checks.optional(checks.integer, window_size, "window_size")
         size_of = checks.optional(checks.function, window_size_func, "window_size_func")
         if size is not None and size_of is None:
-            size_of = grouping.Always(size)
+            size_of = grouping.ConstantFunction(size)
         elif size is not None or size_of is None:
             raise ValueError(
                 "Either the `window_size` argument or the `window_size_func` argument "

@@ -179,7 +179,7 @@ def dropped_texts(plans: Sequence[nodes.Node], whose: str) -> list[str]:
 
 
 # The nodes that give every element that they read, once in a pass.
-_GIVE_ALL = (nodes.Keeping, selecting.AssertCardinality)
+_GIVE_ALL = (nodes.AllElements, selecting.AssertCardinality)
 
 
 def batch_sizes(node: nodes.Node) -> dict[int, int] | None:

@@ -48,7 +48,7 @@ _REMEDY = (
 def agree_on_plan(
     given: nodes.Node,
     decision: sharding_rule.Decision,
-    notes: worker_notes.Board,
+    notes: worker_notes.NoteExchange,
 ) -> None:
     """Compares the plans of all workers, and gives them the seeds of worker 0.
 
@@ -59,7 +59,7 @@ def agree_on_plan(
     Args:
         given: the plan before it is cut for this worker.
         decision: how it is cut.
-        notes: a board of its own.
+        notes: an exchange of its own.
 
     Raises:
         WorkerMismatchError: the plans differ; with the first difference.
@@ -84,7 +84,7 @@ def agree_on_plan(
     orders.set_state(read[0]["seeds"])
 
 
-def tell_exempt(why: str, notes: worker_notes.Board) -> None:
+def tell_exempt(why: str, notes: worker_notes.NoteExchange) -> None:
     """Tells workers that compare their plans that this one's dataset is its own."""
     notes.leave(_EXEMPT + why)
 
@@ -94,7 +94,7 @@ def _mark(lines: Sequence[str]) -> str:
 
 
 def _find_line(
-    lines: list[str], longest: int, notes: worker_notes.Board
+    lines: list[str], longest: int, notes: worker_notes.NoteExchange
 ) -> errors.WorkerMismatchError:
     """Returns the error with the first line that differs; all workers call this."""
     start, stop = 0, longest
@@ -127,11 +127,11 @@ def _mismatch_error(where: str, texts: Sequence[str]) -> errors.WorkerMismatchEr
     )
 
 
-def _post(board: worker_notes.Board, note: str, what: str) -> list[str]:
+def _post(exchange: worker_notes.NoteExchange, note: str, what: str) -> list[str]:
     """Posts a note and returns those of all workers.
 
     Args:
-        board: the board.
+        exchange: the exchange.
         note: the note of this worker.
         what: what this worker waits for another to do.
 
@@ -139,7 +139,7 @@ def _post(board: worker_notes.Board, note: str, what: str) -> list[str]:
         WorkerStalledError: a worker does not do it in time.
     """
     try:
-        return board.post(note)
+        return exchange.post(note)
     except errors.WorkerStalledError as error:
         late = error.worker
         raise errors.WorkerStalledError(
@@ -159,23 +159,23 @@ class Comparisons:
     Args:
         node: the plan that this worker reads.
         decision: how the dataset is dealt.
-        make_board: returns the board for a topic.
+        make_exchange: returns the exchange for a topic.
     """
 
     def __init__(
         self,
         node: nodes.Node,
         decision: sharding_rule.Decision,
-        make_board: Callable[[str], worker_notes.Board],
+        make_exchange: Callable[[str], worker_notes.NoteExchange],
     ) -> None:
-        self._node, self._make_board = node, make_board
+        self._node, self._make_exchange = node, make_exchange
         self._kind = decision.kind
         # Else each worker reads its own part behind the sources.
         self._is_common = decision.kind == sharding_rule.Policy.DATA
         kinds = (*_STREAMS, *_CALLED) if self._is_common else _STREAMS
         self._has_streams = any(isinstance(n, kinds) for n in nodes.walk(node))
         self._iterators, self._positions = itertools.count(), itertools.count()
-        self._old: collections.deque[worker_notes.Board] = collections.deque()
+        self._old: collections.deque[worker_notes.NoteExchange] = collections.deque()
 
     def open(self, make: Callable[[], cursors.Cursor]) -> cursors.Cursor:
         """Returns a cursor that compares what it reads first.
@@ -188,8 +188,10 @@ class Comparisons:
         has_names = self._kind == sharding_rule.Policy.FILE
         noted = [n for n in nodes.walk(self._node) if self._is_common or not n.parents]
         recorder = first_elements.Recorder(noted, self._is_common, has_names)
-        board = self._make_board(f"first elements, iterator {next(self._iterators)}")
-        return _Compared(make, recorder, board, self._keep)
+        exchange = self._make_exchange(
+            f"first elements, iterator {next(self._iterators)}"
+        )
+        return _Compared(make, recorder, exchange, self._keep)
 
     def check_position(self, index: int) -> None:
         """Raises unless all workers continue at the same element.
@@ -205,24 +207,24 @@ class Comparisons:
         """
         if not self._is_common:
             return
-        board = self._make_board(f"position {next(self._positions)}")
+        exchange = self._make_exchange(f"position {next(self._positions)}")
         what = "to call set_state of an iterator over this dataset as well"
-        told = _post(board, str(index), what)
+        told = _post(exchange, str(index), what)
         if len(set(told)) > 1:
             texts = [f"element {number}" for number in told]
             raise _mismatch_error("the position that was set", texts)
-        self._keep(board)
+        self._keep(exchange)
 
-    def _keep(self, board: worker_notes.Board) -> None:
+    def _keep(self, exchange: worker_notes.NoteExchange) -> None:
         """Keeps the notes of a comparison for a while, for workers that are slower."""
-        self._old.append(board)
+        self._old.append(exchange)
         if len(self._old) > _KEPT_NOTES:
             # No worker begins so many iterators before it has compared an earlier one.
             self._old.popleft().clear()
 
 
 @final
-class SharedPlan(nodes.Passing):
+class SharedPlan(nodes.UnchangedElements):
     """A plan whose first elements are compared between workers."""
 
     comparisons: Comparisons
@@ -240,19 +242,19 @@ class SharedPlan(nodes.Passing):
 
 
 @final
-class _Compared(cursors.OfSource):
+class _Compared(cursors.UnaryCursor):
     """The elements of a plan; the first read compares what the sources gave for it."""
 
     def __init__(
         self,
         make: Callable[[], cursors.Cursor],
         recorder: first_elements.Recorder,
-        board: worker_notes.Board,
-        keep: Callable[[worker_notes.Board], None],
+        exchange: worker_notes.NoteExchange,
+        keep: Callable[[worker_notes.NoteExchange], None],
     ) -> None:
         # None after the comparison.
         self._recorder: first_elements.Recorder | None = recorder
-        self._board, self._keep = board, keep
+        self._exchange, self._keep = exchange, keep
         self._begin = ""
         with recorder.open():
             super().__init__(make())
@@ -274,11 +276,11 @@ class _Compared(cursors.OfSource):
                 found = self._source.read(count)
         except Exception:
             # The others wait for a note of this worker.
-            self._board.leave(worker_agreement.report_failure())
+            self._exchange.leave(worker_agreement.report_failure())
             raise
         self._compare(recorder)
         self._recorder = None
-        self._keep(self._board)
+        self._keep(self._exchange)
         return found
 
     def _compare(self, recorder: first_elements.Recorder) -> None:
@@ -291,7 +293,7 @@ class _Compared(cursors.OfSource):
             },
         }
         what = "to read a first element of this dataset as well"
-        told = _post(self._board, json.dumps(own), what)
+        told = _post(self._exchange, json.dumps(own), what)
         worker_agreement.check_failures(told)
         read = [json.loads(note) for note in told]
         # Positions that were saved by each worker for itself may lie in different
@@ -304,7 +306,7 @@ class _Compared(cursors.OfSource):
         key, number = found
         noted = passes.get(key)
         text = "nothing" if noted is None else _tell_element(noted, number)
-        texts = [json.loads(t) for t in self._board.post(json.dumps(text))]
+        texts = [json.loads(t) for t in self._exchange.post(json.dumps(text))]
         where = noted.source if noted is not None else "a source"
         raise _mismatch_error(f"element {number} of {where}", texts)
 
@@ -318,15 +320,15 @@ class _Compared(cursors.OfSource):
 
     def set_state(self, state: dict[str, Any]) -> None:
         if self._recorder is not None:
-            # All workers do so. The board may have been cancelled.
-            self._board = self._board.renew()
+            # All workers do so. The exchange may have been cancelled.
+            self._exchange = self._exchange.renew()
             text = json.dumps(state, sort_keys=True, default=str)
             self._begin = hashlib.sha256(text.encode()).hexdigest()[:16]
         with self._noting():
             self._source.set_state(state)
 
     def cancel(self) -> None:
-        self._board.cancel()
+        self._exchange.cancel()
         super().cancel()
 
 

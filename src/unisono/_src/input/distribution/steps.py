@@ -180,7 +180,7 @@ def cuts(rows: int, share: Share, size: int | None, is_common: bool) -> list[Bou
 
 
 @final
-class BatchSteps(cursors.OfSource):
+class BatchSteps(cursors.UnaryCursor):
     """The steps made of global batches; each batch is cut by itself.
 
     The position is a batch, so it is the same for any number of replicas. Only where
@@ -295,7 +295,7 @@ def _within_batch_error() -> ValueError:
 
 
 @final
-class SingleReplicaSteps(cursors.OfSource):
+class SingleReplicaSteps(cursors.UnaryCursor):
     """The steps of a single replica: every element as it is, batched or not."""
 
     def read(self, count: int) -> list[Step]:

@@ -32,7 +32,7 @@ class AgreedSteps(cursors.SamePosition):
         source: the steps of this worker.
         node: its plan, which tells the structure of an element.
         share: the replicas of this worker.
-        notes: the board on which the workers exchange notes.
+        notes: the exchange of notes between the workers.
         is_whole: whether the steps end when one worker has no more data.
     """
 
@@ -41,14 +41,14 @@ class AgreedSteps(cursors.SamePosition):
         source: cursors.Cursor,
         node: nodes.Node,
         share: steps.Share,
-        notes: worker_notes.Board,
+        notes: worker_notes.NoteExchange,
         is_whole: bool = False,
     ) -> None:
         super().__init__(source)
         # Asked about the notes of a step, of which
         # that of a worker without data is empty.
         self._enough = all if is_whole else any
-        self._node, self._share, self._board = node, share, notes
+        self._node, self._share, self._exchange = node, share, notes
         self._settled: bool | None = None
 
     def _is_settled(self) -> bool:
@@ -59,7 +59,7 @@ class AgreedSteps(cursors.SamePosition):
             own = str(self._node.spec) if sharding_rule.is_constant(self._node) else ""
             # Every worker posts here once, also one that has nothing to say: a round
             # ends when all have posted.
-            told = self._board.post(own)
+            told = self._exchange.post(own)
             self._settled = bool(own) and len(set(told)) == 1
         return self._settled
 
@@ -70,7 +70,7 @@ class AgreedSteps(cursors.SamePosition):
         found: list[steps.Step] = []
         while len(found) < count:
             own = self._read_own()
-            told = self._board.post(_make_note(own[0]) if own else "")
+            told = self._exchange.post(_make_note(own[0]) if own else "")
             check_failures(told)
             if not self._enough(told):
                 break
@@ -88,7 +88,7 @@ class AgreedSteps(cursors.SamePosition):
             return self._source.read(1)
         except Exception:
             # The others wait for a note of this worker, so it tells them first.
-            self._board.post(report_failure())
+            self._exchange.post(report_failure())
             raise
 
     def _make_empty_step(self, told: Sequence[str]) -> steps.Step:
@@ -104,13 +104,13 @@ class AgreedSteps(cursors.SamePosition):
     def set_state(self, state: dict[str, Any]) -> None:
         """Sets the position in the source; all workers must do so."""
         # The workers may have read ahead by different numbers of steps, so their notes
-        # no longer match: all begin anew on a fresh board.
-        self._board = self._board.renew()
+        # no longer match: all begin anew with a fresh exchange.
+        self._exchange = self._exchange.renew()
         self._source.set_state(state)
 
     def cancel(self) -> None:
         """Stops waiting for the other workers."""
-        self._board.cancel()
+        self._exchange.cancel()
         super().cancel()
 
 

@@ -38,9 +38,9 @@ def to_node(loader: object) -> nodes.Node:
         )
     torch.check_processes(loader)
     if isinstance(loader, Iterator):
-        return iterables.OneShot(iterables.Once(loader))
+        return iterables.OneShot(iterables.CallableOnce(loader))
     if not isinstance(loader, Iterable):
-        return iterables.Plain(iterables.Numbered(loader))
+        return iterables.Plain(iterables.IndexedIterable(loader))
     return iterables.Plain(loader)
 
 

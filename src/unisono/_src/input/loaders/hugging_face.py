@@ -130,7 +130,7 @@ class _Start:
 
 
 @final
-class _StreamExamples(cursors.Iterated):
+class _StreamExamples(cursors.IteratorCursor):
     """The examples of a `datasets.IterableDataset`, which tells its position itself.
 
     With a shuffle buffer it does not; then it is read again from the beginning.

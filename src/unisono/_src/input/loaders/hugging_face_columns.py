@@ -98,7 +98,7 @@ def _is_decoded(feature: object) -> bool:
     return hasattr(feature, "decode_example") and getattr(feature, "decode", True)
 
 
-class _Uneven(Exception):
+class _UnequalLengthsError(Exception):
     """Raised for lists of different lengths, which make no array."""
 
 
@@ -137,9 +137,9 @@ def _lists(column: Any, name: str, is_whole: bool) -> object:
     sizes = set(column.value_lengths().to_pylist())
     try:
         if len(sizes) > 1:
-            raise _Uneven
+            raise _UnequalLengthsError
         inner = _array(column.flatten(), name, False)
-    except _Uneven:
+    except _UnequalLengthsError:
         if not is_whole:
             raise
         raise _uneven_error(column, name) from None
@@ -155,7 +155,7 @@ def _uneven_error(column: Any, name: str) -> Exception:
     for index in range(len(column)):
         try:
             found = _lists(column.slice(index, 1), name, False)
-        except _Uneven:
+        except _UnequalLengthsError:
             return ValueError(
                 f"A row of the column {name} is no array: the lists in it have "
                 "different lengths. Make them equal with table.map."

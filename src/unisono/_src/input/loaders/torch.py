@@ -73,7 +73,7 @@ class TorchLoader(iterables.Repeatable):
 
 
 @final
-class _Replayed(cursors.Iterated):
+class _Replayed(cursors.IteratorCursor):
     """The batches of a loader, which is read again to get to a position.
 
     That needs the same order. It comes from random generators, so a position holds the

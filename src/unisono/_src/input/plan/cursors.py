@@ -112,7 +112,7 @@ class Count(Cursor):
         """Does nothing: there is nothing to release."""
 
 
-class OfSource(Cursor, abc.ABC):
+class UnaryCursor(Cursor, abc.ABC):
     """A stream that reads from one other stream; abstract."""
 
     def __init__(self, source: Cursor) -> None:
@@ -127,7 +127,7 @@ class OfSource(Cursor, abc.ABC):
         self._source.close()
 
 
-class SamePosition(OfSource, abc.ABC):
+class SamePosition(UnaryCursor, abc.ABC):
     """A stream whose position is that of its source; abstract."""
 
     def skip(self, count: int) -> int:
@@ -139,7 +139,7 @@ class SamePosition(OfSource, abc.ABC):
         return self._source.get_state()
 
 
-class Derived(OfSource, abc.ABC):
+class Derived(UnaryCursor, abc.ABC):
     """A stream whose state is that of its source and a few values; abstract.
 
     Attributes:
@@ -160,7 +160,7 @@ class Derived(OfSource, abc.ABC):
             setattr(self, f"_{name}", state[name])
 
 
-class Iterated(Cursor):
+class IteratorCursor(Cursor):
     """The elements of any Python iterator.
 
     The position is a count of elements. To go to a position, the stream starts a new
@@ -229,11 +229,12 @@ class Iterated(Cursor):
             close()
 
 
-def trail_at(state: dict[str, Any]) -> dict[str, Any]:
-    """Returns the state of a `Trail` that is exactly at a position of its source."""
+def history_state_at(state: dict[str, Any]) -> dict[str, Any]:
+    """Returns the state of a `PositionHistory` that is at a position of its source."""
     # `source` is a position of the source, `pass` how many elements to skip from there,
     # `index` the number of the next element in its pass. Numbers go on after a restore,
-    # because stages save the numbers of elements that they hold.
+    # because stages save the numbers of elements that they hold. Saved positions have
+    # this state under the key `trail`.
     return {"source": state, "pass": 0, "index": 0}
 
 
@@ -267,7 +268,7 @@ class _UnknownPosition:
 
 
 @final
-class Trail:
+class PositionHistory:
     """Remembers positions of a source, to tell where any recent element began.
 
     Some streams read ahead of what they return: a shuffle buffer, a thread. Their
@@ -404,11 +405,12 @@ class Trail:
         self._mark()
 
 
-# `Called` remembers a position after this many elements, in case a function raises.
+# `FunctionCursor` remembers a position after this many elements, in case a function
+# raises.
 _CALLS_PER_MARK = 4096
 
 
-class Called(OfSource, abc.ABC):
+class FunctionCursor(UnaryCursor, abc.ABC):
     """A stream that calls a user's function with elements of a source; abstract.
 
     Elements are read in blocks. When the function raises, the elements of the block
@@ -423,7 +425,7 @@ class Called(OfSource, abc.ABC):
 
     def __init__(self, source: Cursor) -> None:
         super().__init__(source)
-        self._trail = Trail(source, _CALLS_PER_MARK)
+        self._history = PositionHistory(source, _CALLS_PER_MARK)
         self._unseen: Sequence[Any] = ()
 
     def _block(self, count: int) -> Iterator[Any]:
@@ -433,9 +435,9 @@ class Called(OfSource, abc.ABC):
         """
         unseen = self._unseen
         if not unseen:
-            self._trail.forget_before(self._trail.read_so_far)
-            return iter(self._trail.read(count))
-        more = self._trail.read(count - len(unseen)) if len(unseen) < count else ()
+            self._history.forget_before(self._history.read_so_far)
+            return iter(self._history.read(count))
+        more = self._history.read(count - len(unseen)) if len(unseen) < count else ()
         # Only after the read: if that raises, the unseen elements must stay.
         self._unseen = unseen[count:]
         return itertools.chain(unseen[:count], more)
@@ -450,16 +452,16 @@ class Called(OfSource, abc.ABC):
             return super().skip(count)
         passed = min(count, len(self._unseen))
         self._unseen = self._unseen[passed:]
-        return passed + self._trail.skip(count - passed) if passed < count else passed
+        return passed + self._history.skip(count - passed) if passed < count else passed
 
     def get_state(self) -> dict[str, Any]:
         """Returns the position of the next element that the function has not seen."""
         if not self._unseen:
             return {"source": self._source.get_state()}
-        first = self._trail.read_so_far - len(self._unseen)
-        return {"trail": self._trail.position_before(first)}
+        first = self._history.read_so_far - len(self._unseen)
+        return {"trail": self._history.position_before(first)}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Sets the position in the source."""
         self._unseen = ()
-        self._trail.return_to(state.get("trail") or trail_at(state["source"]))
+        self._history.return_to(state.get("trail") or history_state_at(state["source"]))

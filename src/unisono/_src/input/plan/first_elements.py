@@ -156,7 +156,7 @@ def paused() -> Iterator[None]:
 
 
 @final
-class _RecordedCursor(cursors.OfSource):
+class _RecordedCursor(cursors.UnaryCursor):
     """The elements of a source, of which the first are noted."""
 
     def __init__(
@@ -193,7 +193,7 @@ class _RecordedCursor(cursors.OfSource):
     def skip(self, count: int) -> int:
         passed = 0
         noted, source = self._noted, self._source
-        if noted is not None and count and isinstance(source, cursors.Iterated):
+        if noted is not None and count and isinstance(source, cursors.IteratorCursor):
             # It would be read anyway. Other sources are not read for this.
             passed = len(self.read(min(count, _ELEMENTS - len(noted.seen))))
         more = source.skip(count - passed) if count > passed else 0

@@ -159,14 +159,14 @@ class Unary(Node, abc.ABC):
     parent: Node
 
 
-class Passing(Unary, abc.ABC):
+class UnchangedElements(Unary, abc.ABC):
     """A node that returns elements of its parent unchanged, maybe not all; abstract."""
 
     def _spec(self) -> elements.Spec:
         return self.parent.spec
 
 
-class Selecting(Passing, Indexed, abc.ABC):
+class Selecting(UnchangedElements, Indexed, abc.ABC):
     """A node that selects and orders elements without looking at them; abstract.
 
     It works on elements and on row numbers alike, so that rows of arrays are read only
@@ -206,7 +206,7 @@ class Selecting(Passing, Indexed, abc.ABC):
         return self.select_cursor(self.parent.indices)
 
 
-class Keeping(Selecting, abc.ABC):
+class AllElements(Selecting, abc.ABC):
     """A node that returns all elements of its parent, in any order; abstract."""
 
     keeps_spec = True

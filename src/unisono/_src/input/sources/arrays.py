@@ -230,7 +230,7 @@ class Listed(nodes.Node):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor over the elements, in order."""
-        return cursors.Iterated(self.items.__iter__)
+        return cursors.IteratorCursor(self.items.__iter__)
 
     @property
     def cardinality(self) -> int:
@@ -265,7 +265,7 @@ class Generated(nodes.Node):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that calls the generator again."""
-        return first_elements.watch(self, cursors.Iterated(self._elements))
+        return first_elements.watch(self, cursors.IteratorCursor(self._elements))
 
     def _elements(self) -> Iterator[Any]:
         signature = self.signature

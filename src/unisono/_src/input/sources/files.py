@@ -56,7 +56,7 @@ COMPRESSIONS = (None, "", "GZIP", "ZLIB")
 
 
 @final
-class _Inflated:
+class _ZlibReader:
     """Reads one or several zlib streams as an uncompressed file, front to back."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -102,7 +102,7 @@ def open_file(path: str, compression: str | None) -> Any:
         raise errors.NotFoundError(
             f"{printable.escape(path)}: No such file or directory."
         ) from e
-    return _Inflated(file) if compression == "ZLIB" else file
+    return _ZlibReader(file) if compression == "ZLIB" else file
 
 
 @final
@@ -513,7 +513,7 @@ def check_compression(kind: object) -> str | None:
 
 
 @final
-class _Deflated:
+class _ZlibWriter:
     """A file to write to whose content zlib compresses."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -562,7 +562,7 @@ class TFRecordWriter:
         if kind == "GZIP":
             self._file = gzip.GzipFile(fileobj=raw, mode="wb")
         elif kind == "ZLIB":
-            self._file = _Deflated(raw)
+            self._file = _ZlibWriter(raw)
 
     def write(self, record: bytes) -> None:
         """Appends one record.

@@ -42,7 +42,7 @@ def read(iterator: Iterator[Any], count: int) -> list[Any]:
     ]
 
 
-class OfGrain(cursors.Cursor, abc.ABC):
+class GrainCursor(cursors.Cursor, abc.ABC):
     """A stream over one of Grain's iterators, which tell their position; abstract."""
 
     def __init__(self, iterator: Any) -> None:
@@ -83,7 +83,7 @@ class OfGrain(cursors.Cursor, abc.ABC):
 
 
 @final
-class Wrapped(OfGrain):
+class GrainElements(GrainCursor):
     """The elements of one of Grain's iterators."""
 
     def read(self, count: int) -> list[Any]:
@@ -109,14 +109,14 @@ class _ParquetRows(cursors.Cursor):
     def __init__(self, files: tuple[str, ...]) -> None:
         self._files = files
         self._file = 0
-        self._inner: Wrapped | None = None
+        self._inner: GrainElements | None = None
 
-    def _open(self) -> Wrapped:
+    def _open(self) -> GrainElements:
         import grain
 
         if self._inner is None:
             dataset = grain.experimental.ParquetIterDataset(self._files[self._file])
-            self._inner = Wrapped(iter(dataset))
+            self._inner = GrainElements(iter(dataset))
         return self._inner
 
     def _read(self, count: int) -> list[Any]:
@@ -263,7 +263,7 @@ class GrainLoader(iterables.Loader):
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor over Grain's iterator."""
         allow_flags()
-        return first_elements.watch(self, Wrapped(iter(self.source)))
+        return first_elements.watch(self, GrainElements(iter(self.source)))
 
     @property
     def cardinality(self) -> int:
@@ -272,7 +272,7 @@ class GrainLoader(iterables.Loader):
 
 
 @final
-class _MapDatasetElements(OfGrain):
+class _MapDatasetElements(GrainCursor):
     """The elements of a `MapDataset`, which Grain reads in threads."""
 
     def __init__(self, source: Any) -> None:

@@ -80,7 +80,7 @@ def _ended_error(failure: str) -> RuntimeError:
 
 
 @final
-class Once:
+class CallableOnce:
     """A function that returns an iterator, and can be called a single time."""
 
     def __init__(self, iterator: Iterator[Any]) -> None:
@@ -123,14 +123,14 @@ class Once:
 class OneShot(nodes.Node, nodes.ChangedByReading):
     """A source of the elements of an iterator, which can be read once."""
 
-    make: Once
+    make: CallableOnce
     samples_spec = True
     makes_new = True
     cardinality = nodes.UNKNOWN
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor over the iterator."""
-        return first_elements.watch(self, cursors.Iterated(self.make))
+        return first_elements.watch(self, cursors.IteratorCursor(self.make))
 
     def make_sample(self) -> nodes.Node:
         """Returns a source of the first element, which stays in the iterator."""
@@ -142,7 +142,7 @@ class OneShot(nodes.Node, nodes.ChangedByReading):
 
 
 @final
-class Numbered:
+class IndexedIterable:
     """Makes an object iterable that has only `__getitem__`.
 
     The iteration ends at its length, or at the first IndexError if it has none.
@@ -192,7 +192,7 @@ class Loader(nodes.Node, abc.ABC):
         return relax_batch_size(elements.spec_of(element))
 
     def __str__(self) -> str:
-        if isinstance(self.source, Numbered):
+        if isinstance(self.source, IndexedIterable):
             return str(self.source)
         return type(self.source).__name__
 
@@ -227,7 +227,7 @@ class Plain(Repeatable):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that starts from the beginning."""
-        return first_elements.watch(self, cursors.Iterated(self.iterate))
+        return first_elements.watch(self, cursors.IteratorCursor(self.iterate))
 
     def _is_exact(self) -> bool:
         return False

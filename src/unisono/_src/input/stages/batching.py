@@ -19,7 +19,7 @@ from unisono._src.input.stages.selecting import Make
 _Shape = TensorShape | tuple[int | None, ...]
 
 
-class _Batches(cursors.OfSource, abc.ABC):
+class _Batches(cursors.UnaryCursor, abc.ABC):
     """Makes batches of consecutive elements; abstract."""
 
     def __init__(self, source: cursors.Cursor, size: int, drop: bool) -> None:
@@ -223,7 +223,7 @@ class PaddedBatch(Batching):
 
 
 @final
-class HiddenBatchSize(nodes.Keeping):
+class HiddenBatchSize(nodes.AllElements):
     """The same elements, with a hidden batch size; a parallel batch in TensorFlow."""
 
     def select_cursor(self, make: Make) -> cursors.Cursor:
@@ -240,7 +240,7 @@ _EVERY = 16
 
 
 @final
-class Stream(cursors.OfSource):
+class Stream(cursors.UnaryCursor):
     """Reads batches as one stream of rows, in pieces of any size.
 
     The position is a batch and a row in it, so it does not depend on the sizes.
@@ -248,7 +248,7 @@ class Stream(cursors.OfSource):
 
     def __init__(self, source: cursors.Cursor) -> None:
         super().__init__(source)
-        self._trail = cursors.Trail(source, _EVERY)
+        self._history = cursors.PositionHistory(source, _EVERY)
         self._batch: Any = None
         self._row = self._rows = 0
 
@@ -283,8 +283,8 @@ class Stream(cursors.OfSource):
         """Whether a row is left; reads the next batch if this one is used up."""
         # More than once if batches are empty.
         while self._row >= self._rows:
-            self._trail.forget_before(self._trail.read_so_far)
-            block = self._trail.read(1)
+            self._history.forget_before(self._history.read_so_far)
+            block = self._history.read(1)
             self._row = self._rows = 0
             if not len(block):
                 return False
@@ -295,13 +295,13 @@ class Stream(cursors.OfSource):
         """Returns the position: a batch and a row in it."""
         # Between two batches it is the next one, of which no row was taken.
         is_between = self._row >= self._rows
-        index = self._trail.read_so_far - (0 if is_between else 1)
+        index = self._history.read_so_far - (0 if is_between else 1)
         row = 0 if is_between else self._row
-        return {"row": row, "trail": self._trail.position_before(index)}
+        return {"row": row, "trail": self._history.position_before(index)}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continues at a batch and a row in it."""
-        self._trail.return_to(state["trail"])
+        self._history.return_to(state["trail"])
         self._row = self._rows = 0
         if state["row"] and self._has_rows():
             self._row = state["row"]

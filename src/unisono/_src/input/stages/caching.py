@@ -122,7 +122,7 @@ def _freeze(element: object) -> object:
 
 
 @final
-class Cache(nodes.Keeping):
+class Cache(nodes.AllElements):
     """Keeps the elements of the first pass in memory."""
 
     store: ElementStore
@@ -144,7 +144,7 @@ def check_name(filename: str) -> None:
 
 
 @final
-class _Filling(cursors.Cursor):
+class _FileCacheWriter(cursors.Cursor):
     """Passes elements on and writes them; the file appears when it is complete."""
 
     # Of an object whose `__init__` did not end, too.
@@ -220,7 +220,7 @@ class _Filling(cursors.Cursor):
 
 
 @final
-class FileCache(nodes.Passing):
+class FileCache(nodes.UnchangedElements):
     """Keeps the elements of the first pass in a file."""
 
     filename: str
@@ -240,7 +240,7 @@ class FileCache(nodes.Passing):
                 check=self._check,
                 advice="Remove it, and the next pass writes it anew.",
             )
-        return _Filling(self)
+        return _FileCacheWriter(self)
 
     @property
     def cardinality(self) -> int:

@@ -324,7 +324,7 @@ class Options(_OptionRecord):
 
 
 @final
-class WithOptions(nodes.Keeping):
+class WithOptions(nodes.AllElements):
     """The same elements, with options for the whole plan."""
 
     options: Options

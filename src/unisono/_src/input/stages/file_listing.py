@@ -112,7 +112,7 @@ def names_of(node: nodes.Node) -> FileNames | None:
         return None
     if isinstance(node, shuffling.Shuffle):
         return dataclasses.replace(inner, is_shuffled=True)
-    if isinstance(node, nodes.Keeping):
+    if isinstance(node, nodes.AllElements):
         return inner
     if isinstance(node, selecting.Repeat):
         return _repeat(inner, node.count)

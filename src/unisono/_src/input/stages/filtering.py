@@ -18,7 +18,7 @@ _LAST_STRAW = 10_000
 
 
 @final
-class _Filtered(cursors.Called):
+class _Filtered(cursors.FunctionCursor):
     """Asks a predicate about each element."""
 
     # Skipping must ask, too: only the predicate knows which elements count.
@@ -65,7 +65,7 @@ def ask_predicate(predicate: Callable[..., Any], element: object) -> bool:
 
 
 @final
-class Filter(nodes.Passing):
+class Filter(nodes.UnchangedElements):
     """The elements for which a predicate returns True."""
 
     predicate: Callable[..., Any]
@@ -86,7 +86,7 @@ class Filter(nodes.Passing):
 
 
 @final
-class _While(cursors.Derived):
+class _TakeWhileCursor(cursors.Derived):
     """Stops at the first element for which a predicate returns False."""
 
     kept = ("over",)
@@ -106,14 +106,14 @@ class _While(cursors.Derived):
 
 
 @final
-class TakeWhile(nodes.Passing):
+class TakeWhile(nodes.UnchangedElements):
     """The elements before the first for which a predicate returns False."""
 
     predicate: Callable[..., Any]
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that stops before that element."""
-        return _While(self.parent.cursor(), self.predicate)
+        return _TakeWhileCursor(self.parent.cursor(), self.predicate)
 
     @property
     def cardinality(self) -> int:
@@ -130,7 +130,7 @@ def _content(x: object) -> object:
 
 
 @final
-class _UniqueCursor(cursors.OfSource):
+class _UniqueCursor(cursors.UnaryCursor):
     """Passes on each element that was not seen before.
 
     The position is a number of elements of the source, which are read again to know
@@ -170,7 +170,7 @@ class _UniqueCursor(cursors.OfSource):
 
 
 @final
-class UniqueElements(nodes.Passing):
+class UniqueElements(nodes.UnchangedElements):
     """The elements that did not come before, each once."""
 
     def __str__(self) -> str:
@@ -187,7 +187,7 @@ class UniqueElements(nodes.Passing):
 
 
 @final
-class _Tolerant(cursors.Derived):
+class _IgnoreErrorsCursor(cursors.Derived):
     """Reads on after an exception."""
 
     def __init__(self, source: cursors.Cursor, log: bool) -> None:
@@ -215,14 +215,14 @@ class _Tolerant(cursors.Derived):
 
 
 @final
-class IgnoreErrors(nodes.Passing):
+class IgnoreErrors(nodes.UnchangedElements):
     """The elements whose reading raises nothing."""
 
     log: bool
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that reads on after an exception."""
-        return _Tolerant(self.parent.cursor(), self.log)
+        return _IgnoreErrorsCursor(self.parent.cursor(), self.log)
 
     @property
     def cardinality(self) -> int:

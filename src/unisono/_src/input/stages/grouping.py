@@ -48,7 +48,7 @@ class _Grouped(cursors.Cursor):
     def __init__(self, node: GroupByWindow) -> None:
         self._node = node
         self._source = node.parent.cursor()
-        self._trail = cursors.Trail(self._source, cursors.BLOCK)
+        self._history = cursors.PositionHistory(self._source, cursors.BLOCK)
         self._groups: dict[int, list[_Entry]] = {}
         # By key; the user's function is asked once
         # for each. It is not part of a position.
@@ -72,8 +72,8 @@ class _Grouped(cursors.Cursor):
     def _open_group(self) -> bool:
         """Opens the dataset of the next group; False if there is none."""
         while not self._over:
-            index = self._trail.read_so_far
-            one = self._trail.read(1)
+            index = self._history.read_so_far
+            one = self._history.read(1)
             if not len(one):
                 self._over = True
                 break
@@ -105,8 +105,8 @@ class _Grouped(cursors.Cursor):
         seed, number = self._pass.begin()
         self._key, self._open = key, entries
         # Elements that left in earlier groups are needed by no position any more.
-        self._trail.forget_before(
-            min(self._needed_indices(), default=self._trail.read_so_far)
+        self._history.forget_before(
+            min(self._needed_indices(), default=self._history.read_so_far)
         )
         plan = self._node.make_plan(key, [e for _, e in entries])
         # Each group gets seeds of its own, the same whenever this pass is repeated.
@@ -120,7 +120,7 @@ class _Grouped(cursors.Cursor):
         return [index for group in groups for index, _ in group]
 
     def get_state(self) -> dict[str, Any]:
-        end = self._trail.read_so_far
+        end = self._history.read_so_far
         groups = [[k, [i for i, _ in entries]] for k, entries in self._groups.items()]
         inner = None if self._inner is None else self._inner.get_state()
         return {
@@ -129,7 +129,7 @@ class _Grouped(cursors.Cursor):
             "groups": groups,
             "open": [self._key, [i for i, _ in self._open], inner],
             "end": end,
-            "trail": self._trail.position_before(
+            "trail": self._history.position_before(
                 min(self._needed_indices(), default=end)
             ),
             # `set_state` begins the open group again, which counts it.
@@ -139,12 +139,12 @@ class _Grouped(cursors.Cursor):
     def set_state(self, state: dict[str, Any]) -> None:
         self._begun = state["begun"]
         self._pass.set_state(state)
-        self._trail.return_to(state["trail"])
+        self._history.return_to(state["trail"])
         key, numbers, inner = state["open"]
         wanted = {i for _, group in state["groups"] for i in group} | set(numbers)
         # The key function is not called again: the
         # position tells the group of each element.
-        again = self._trail.read_again(state["end"])
+        again = self._history.read_again(state["end"])
         found = {i: e for i, e in again if i in wanted}
         self._over = state["over"]
         self._groups = {
@@ -208,13 +208,13 @@ class GroupByWindow(nodes.Unary, nodes.ChangedByReading):
 
 
 @final
-class _Windows(cursors.OfSource):
+class _Windows(cursors.UnaryCursor):
     """Reads runs of elements, and makes a window of each."""
 
     def __init__(self, source: cursors.Cursor, node: Window) -> None:
         super().__init__(source)
         self._node = node
-        self._trail = cursors.Trail(source, 64)
+        self._history = cursors.PositionHistory(source, 64)
         # The elements that were read and belong to the next windows, and the number of
         # the first of them.
         self._pending: list[Any] = []
@@ -229,7 +229,7 @@ class _Windows(cursors.OfSource):
         while len(found) < count:
             missing = span - len(self._pending)
             if missing > 0:
-                self._pending.extend(self._trail.read(missing))
+                self._pending.extend(self._history.read(missing))
             run = self._pending[: span : node.stride]
             if not run or (node.drop and len(run) < node.size):
                 break
@@ -240,19 +240,19 @@ class _Windows(cursors.OfSource):
     def _drop(self, shift: int) -> None:
         """Moves on by `shift` elements, some of which may not have been read yet."""
         if shift > len(self._pending):
-            self._trail.read(shift - len(self._pending))
+            self._history.read(shift - len(self._pending))
         del self._pending[:shift]
         self._base += shift
-        self._trail.forget_before(min(self._base, self._trail.read_so_far))
+        self._history.forget_before(min(self._base, self._history.read_so_far))
 
     def get_state(self) -> dict[str, Any]:
-        start = self._trail.read_so_far - len(self._pending)
-        return {"trail": self._trail.position_before(start)}
+        start = self._history.read_so_far - len(self._pending)
+        return {"trail": self._history.position_before(start)}
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._pending = []
-        self._trail.return_to(state["trail"])
-        self._base = self._trail.read_so_far
+        self._history.return_to(state["trail"])
+        self._base = self._history.read_so_far
 
 
 @final
@@ -301,7 +301,7 @@ class Window(nodes.Unary):
 
 
 @final
-class Always:
+class ConstantFunction:
     """A function that returns one number; a class, so that it can be pickled."""
 
     def __init__(self, number: int) -> None:

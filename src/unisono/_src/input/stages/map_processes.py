@@ -101,7 +101,7 @@ class Raised:
 
 
 @final
-class _Sent(grain_sources.OfGrain):
+class _Sent(grain_sources.GrainCursor):
     """Reads the elements that worker processes send, and what they raised."""
 
     def read(self, count: int) -> list[Any]:
@@ -121,7 +121,7 @@ class _Sent(grain_sources.OfGrain):
 
 
 @final
-class _Unpacked(cursors.Called):
+class _Unpacked(cursors.FunctionCursor):
     """Reads elements of worker processes, and raises the exceptions of these."""
 
     _last: Exception | None = None

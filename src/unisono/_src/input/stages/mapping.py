@@ -63,7 +63,7 @@ def apply_and_copy(fn: Callable[..., Any], element: object) -> object:
 
 
 @final
-class _Mapped(cursors.Called):
+class _Mapped(cursors.FunctionCursor):
     """Calls the function for one element after the other.
 
     Args:
@@ -121,7 +121,7 @@ class _Threaded(ProcessBound, cursors.Cursor):
         self._source = source
         self._fn = fn
         self._threads = threads
-        self._trail = cursors.Trail(source, max(64, 2 * threads))
+        self._history = cursors.PositionHistory(source, max(64, 2 * threads))
         self._waiting: collections.deque[Any] = collections.deque()
         self._given = 0
 
@@ -137,12 +137,12 @@ class _Threaded(ProcessBound, cursors.Cursor):
             self._submit(min(count - len(found), self._threads) + self._threads)
             if not self._waiting:
                 break
-            # An exception of the source is not an element; the trail did not count it.
+            # An exception of the source is no element; the history did not count it.
             self._given += not isinstance(self._waiting[0], _Unread)
             # Not in a variable: if it raises, the traceback would hold the future, and
             # through it the threads.
             found.append(self._waiting.popleft().result())
-        self._trail.forget_before(self._given)
+        self._history.forget_before(self._given)
         return found
 
     def _submit(self, wanted: int) -> None:
@@ -154,7 +154,7 @@ class _Threaded(ProcessBound, cursors.Cursor):
             return
         for _ in range(wanted - len(self._waiting)):
             try:
-                block = self._trail.read(1)
+                block = self._history.read(1)
             except Exception as e:
                 # Raised in its turn, so that no earlier element is lost.
                 self._waiting.append(_Unread(e))
@@ -165,12 +165,12 @@ class _Threaded(ProcessBound, cursors.Cursor):
 
     def get_state(self) -> dict[str, Any]:
         # Results that no one has read are made again after a restore.
-        return {"trail": self._trail.position_before(self._given)}
+        return {"trail": self._history.position_before(self._given)}
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._stop()
-        self._trail.return_to(state["trail"])
-        self._given = self._trail.read_so_far
+        self._history.return_to(state["trail"])
+        self._given = self._history.read_so_far
 
     def _stop(self) -> None:
         self._waiting.clear()
@@ -227,11 +227,14 @@ class _Tuned(cursors.Cursor):
 
     def get_state(self) -> dict[str, Any]:
         if self._inner is None:
-            return {"trail": cursors.trail_at(self._source.get_state())}
-        # Always a trail: after a restore the times may choose the other kind of cursor.
+            return {"trail": cursors.history_state_at(self._source.get_state())}
+        # Always that of a history: after a restore the times may choose the other kind
+        # of cursor.
         found = self._inner.get_state()
         return (
-            found if "trail" in found else {"trail": cursors.trail_at(found["source"])}
+            found
+            if "trail" in found
+            else {"trail": cursors.history_state_at(found["source"])}
         )
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -383,7 +386,7 @@ def _from_plain(saved: dict[str, Any]) -> object:
 
 
 @final
-class _Scanned(cursors.Called):
+class _Scanned(cursors.FunctionCursor):
     """Calls the function with the carried state and each element."""
 
     # Skipping must call it, too: each call changes the state.

@@ -62,11 +62,11 @@ class _SharedQueue:
     """
 
     def __init__(self, source: cursors.Cursor, size: int, nice: int) -> None:
-        self.trail = cursors.Trail(source, _EVERY)
+        self.history = cursors.PositionHistory(source, _EVERY)
         self.size, self.nice = size, nice
         # Of the two locks no thread ever holds both,
         # and none is held while a queue is waited for.
-        # The position of the reader, in the units of the trail.
+        # The position of the reader, in the units of the history.
         self.given = 0
         # Elements, `_ReadFailure` or `_End`, each with the position behind it.
         self.ready: queue.SimpleQueue[tuple[Any, int]] = queue.SimpleQueue()
@@ -110,7 +110,7 @@ class _SharedQueue:
                 if self.stopped:
                     return
                 found = self.read()
-                self.ready.put((found, self.trail.read_so_far))
+                self.ready.put((found, self.history.read_so_far))
                 self.forget()
             if isinstance(found, _End):
                 return
@@ -147,22 +147,22 @@ class _SharedQueue:
 
     def read(self) -> object:
         """Returns the next element, a `_ReadFailure` or an `_End`."""
-        before = self.trail.read_so_far
+        before = self.history.read_so_far
         try:
-            found = self.trail.read(1)
+            found = self.history.read(1)
         except BaseException as e:
-            self.failure = self.trail.forget_failure()
+            self.failure = self.history.forget_failure()
             return _ReadFailure(e)
         if not len(found):
             return _End()
-        self.measure(self.trail.read_so_far - before)
+        self.measure(self.history.read_so_far - before)
         return found[0]
 
     def pass_failure(self) -> None:
         """Moves the reader's position behind an exception that the reader got."""
         with self.reading:
             if self.failure is not None:
-                self.trail.remember(self.failure)
+                self.history.remember(self.failure)
                 self.failure = None
         self.tell()
 
@@ -170,19 +170,19 @@ class _SharedQueue:
         """Adapts the distance of remembered positions to the size of the elements."""
         if units > self.largest:
             self.largest = units
-            self.trail.every = _EVERY * units
+            self.history.every = _EVERY * units
 
     def forget(self) -> None:
         """Drops positions that no one can ask for any more."""
-        self.trail.forget_before(self.given - BACK * self.largest)
+        self.history.forget_before(self.given - BACK * self.largest)
 
     def position_before(self, index: int) -> dict[str, Any]:
         """Returns the position of the reader, who is at `index`."""
         # The source is behind an exception that the reader has not got yet. A position
         # that is remembered from before leads up to it again.
         if self.failure is not None:
-            return self.trail.remembered_position(index)
-        return self.trail.position_before(index)
+            return self.history.remembered_position(index)
+        return self.history.position_before(index)
 
     def stop(self) -> None:
         """Tells the thread to end, and a waiting reader that no element will come."""
@@ -234,14 +234,14 @@ class ReadAhead(ProcessBound, cursors.Cursor):
         self._starting = threading.Lock()
         self._is_closed = False
         # The remembered positions and the reader's place when it was closed.
-        self._closed: tuple[cursors.Trail, int] | None = None
+        self._closed: tuple[cursors.PositionHistory, int] | None = None
 
     def _start(self, state: dict[str, Any] | None = None) -> _SharedQueue:
         """Starts to read, from a position if one is given."""
         shared = _SharedQueue(self._source, self._size, self._nice)
         if state is not None:
-            shared.trail.return_to(state)
-            shared.given = shared.trail.read_so_far
+            shared.history.return_to(state)
+            shared.given = shared.history.read_so_far
         if self._size:
             self._thread = threading.Thread(
                 target=first_elements.carry_to_thread(shared.fill),
@@ -263,8 +263,8 @@ class ReadAhead(ProcessBound, cursors.Cursor):
             with self._starting:
                 shared = self._shared or self._start()
         if not self._size:
-            direct = shared.trail.read(count)
-            shared.given = shared.trail.read_so_far
+            direct = shared.history.read(count)
+            shared.given = shared.history.read_so_far
             shared.measure(self._source.units(direct))
             shared.forget()
             return direct
@@ -332,15 +332,15 @@ class ReadAhead(ProcessBound, cursors.Cursor):
             back: how many units the reader put back.
         """
         if self._closed is not None:
-            trail, given = self._closed
-            return {"trail": trail.remembered_position(given - back)}
+            history, given = self._closed
+            return {"trail": history.remembered_position(given - back)}
         if self._shared is None:
-            return {"trail": cursors.trail_at(self._source.get_state())}
+            return {"trail": cursors.history_state_at(self._source.get_state())}
         shared = self._shared
         if not shared.reading.acquire(timeout=_BUSY):
             # The source is waiting for something. A position from a little before is
             # remembered, with the number of elements to pass over from there.
-            return {"trail": shared.trail.remembered_position(shared.given - back)}
+            return {"trail": shared.history.remembered_position(shared.given - back)}
         try:
             return {"trail": shared.position_before(shared.given - back)}
         finally:
@@ -348,7 +348,7 @@ class ReadAhead(ProcessBound, cursors.Cursor):
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continues at another position; at the old one if the source refuses it."""
-        # Asked for first: `stop` drops the trail that knows it.
+        # Asked for first: `stop` drops the history that knows it.
         before = self.get_state()
         self.stop()
         try:
@@ -381,8 +381,8 @@ class ReadAhead(ProcessBound, cursors.Cursor):
             return
         self._is_closed = True
         shared, thread = self._shared, self._thread
-        if shared is not None and shared.trail.has_marks:
-            self._closed = (shared.trail, shared.given)
+        if shared is not None and shared.history.has_marks:
+            self._closed = (shared.history, shared.given)
         if shared is None or thread is None:
             self._source.close()
             return
@@ -403,7 +403,7 @@ class ReadAhead(ProcessBound, cursors.Cursor):
 
 
 @final
-class Prefetch(nodes.Keeping):
+class Prefetch(nodes.AllElements):
     """The same elements, read ahead in a thread."""
 
     size: int

@@ -75,7 +75,7 @@ class _SkipCursor(cursors.Derived):
 
 
 @final
-class Nothing(cursors.Cursor):
+class EmptyCursor(cursors.Cursor):
     """A cursor without elements."""
 
     def read(self, count: int) -> list[Any]:
@@ -101,7 +101,7 @@ class Skip(nodes.Selecting):
 
     def select_cursor(self, make: Make) -> cursors.Cursor:
         """Returns a cursor that starts after `count`; a negative count skips all."""
-        return Nothing() if self.count < 0 else _SkipCursor(make(), self.count)
+        return EmptyCursor() if self.count < 0 else _SkipCursor(make(), self.count)
 
     @property
     def cardinality(self) -> int:

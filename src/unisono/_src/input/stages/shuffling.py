@@ -36,7 +36,7 @@ def _permute(seed: int, number: int, length: int) -> np.ndarray:
 _PART = 8
 
 
-class _Shuffled(cursors.OfSource, abc.ABC):
+class _Shuffled(cursors.UnaryCursor, abc.ABC):
     """Draws from a buffer that is filled up before each draw; abstract.
 
     The buffer is mixed when it is full for the first time. If it holds the whole source
@@ -206,19 +206,19 @@ class _ShuffledElements(_Shuffled):
     def __init__(self, source: cursors.Cursor, size: int, order: Order) -> None:
         super().__init__(source, size, order)
         self._every = max(size, cursors.BLOCK)
-        self._trail = cursors.Trail(source, self._every)
+        self._history = cursors.PositionHistory(source, self._every)
         self._swept = 0
 
     def read(self, count: int) -> list[Any]:
         return [element for _, element in self._choose(count)]
 
     def _pull(self, count: int) -> list[Any]:
-        number = self._trail.read_so_far
+        number = self._history.read_so_far
         arrived: list[Any] = []
         try:
             while len(arrived) < count:
-                index = self._trail.read_so_far
-                one = self._trail.read(1)
+                index = self._history.read_so_far
+                one = self._history.read(1)
                 if not len(one):
                     break
                 arrived.append((index, one[0]))
@@ -231,20 +231,20 @@ class _ShuffledElements(_Shuffled):
         if number - self._swept > self._every:
             self._swept = number
             kept = (index for index, _ in self._buffer)
-            self._trail.forget_before(min(kept, default=number))
+            self._history.forget_before(min(kept, default=number))
         return arrived
 
     def _whole_state(self) -> dict[str, Any]:
         kept = [index for index, _ in self._buffer]
-        end = self._trail.read_so_far
-        trail = self._trail.position_before(min(kept, default=end))
-        return {"kept": kept, "end": end, "trail": trail}
+        end = self._history.read_so_far
+        position = self._history.position_before(min(kept, default=end))
+        return {"kept": kept, "end": end, "trail": position}
 
     def _return_to(self, state: dict[str, Any]) -> None:
-        self._trail.return_to(state["trail"])
+        self._history.return_to(state["trail"])
         places = {index: place for place, index in enumerate(state["kept"])}
         self._buffer = [None] * len(places)
-        for index, element in self._trail.read_again(state["end"]):
+        for index, element in self._history.read_again(state["end"]):
             if index in places:
                 self._buffer[places[index]] = (index, element)
 
@@ -320,7 +320,7 @@ class _Permuted(cursors.Cursor):
 
 
 @final
-class Shuffle(nodes.Keeping):
+class Shuffle(nodes.AllElements):
     """The elements, each drawn at random from a buffer of `size`."""
 
     size: int

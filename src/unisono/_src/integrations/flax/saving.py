@@ -21,7 +21,7 @@ from unisono._src.state.variables import Variable
 
 
 @final
-class _HeldFlaxVariable(library_hooks.Held):
+class _FlaxVariable(library_hooks.LibraryVariable):
     """An NNX variable as a checkpoint sees it, whether made in a scope or not."""
 
     @property
@@ -68,12 +68,10 @@ class _HeldFlaxVariable(library_hooks.Held):
 
 # The object for each variable, by the variable's id, so that a variable that two paths
 # lead to is saved once. An entry holds its variable, so its id cannot be given away.
-_known: weakref.WeakValueDictionary[int, _HeldFlaxVariable] = (
-    weakref.WeakValueDictionary()
-)
+_known: weakref.WeakValueDictionary[int, _FlaxVariable] = weakref.WeakValueDictionary()
 
 
-def _hold(variable: nnx.Variable[Any]) -> _HeldFlaxVariable | None:
+def _hold(variable: nnx.Variable[Any]) -> _FlaxVariable | None:
     """Return the object that stands for a variable, or None if it is no state."""
     if isinstance(variable, variables.TRANSIENT):
         return None
@@ -82,7 +80,7 @@ def _hold(variable: nnx.Variable[Any]) -> _HeldFlaxVariable | None:
         return None
     found = _known.get(id(variable))
     if found is None:
-        found = _known[id(variable)] = _HeldFlaxVariable(variable)
+        found = _known[id(variable)] = _FlaxVariable(variable)
     return found
 
 
@@ -110,10 +108,12 @@ def _make_branches(obj: object, tree: dict[str, Any]) -> dict[str, Any]:
 
 
 @final
-class _FlaxKeeper(library_hooks.Keeper):
+class _FlaxStateFinder(library_hooks.StateFinder):
     """Finds the state of modules, optimizers, metrics, random streams and variables."""
 
-    def __getitem__(self, obj: object) -> library_hooks.Held | dict[str, Any] | None:
+    def __getitem__(
+        self, obj: object
+    ) -> library_hooks.LibraryVariable | dict[str, Any] | None:
         if isinstance(obj, nnx.Variable):
             return _hold(obj)
         if not isinstance(obj, nnx.Pytree | nnx.State):
@@ -132,4 +132,4 @@ class _FlaxKeeper(library_hooks.Keeper):
         )
 
 
-KEEPER = _FlaxKeeper()
+STATE_FINDER = _FlaxStateFinder()

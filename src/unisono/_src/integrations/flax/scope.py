@@ -87,4 +87,4 @@ class _FlaxTape:
         _of_both().__exit__(*exc)
 
 
-HOOKS = library_hooks.LibraryHooks(_FlaxScope(), _FlaxTape(), saving.KEEPER)
+HOOKS = library_hooks.LibraryHooks(_FlaxScope(), _FlaxTape(), saving.STATE_FINDER)

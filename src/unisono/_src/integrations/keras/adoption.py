@@ -29,13 +29,13 @@ from unisono._src.strategies.base import Strategy
 # Under these names a model has its strategy, and the variables that it had found made
 # outside when the scope ended in which it was made.
 STRATEGY = "distribute_strategy"
-_STRANGERS = "_unisono_strangers"
+_EXCLUDED = "_unisono_excluded_variables"
 _TRAINING = (internals.BaseOptimizer, keras.metrics.Metric)
 _KINDS = (keras.Layer, *_TRAINING, keras.random.SeedGenerator, keras.Variable)
 
 
 @final
-class _Strangers:
+class _ExcludedVariables:
     """Variables that a model must not bring in by itself.
 
     An object of its own, because Keras and checkpoints look into containers.
@@ -50,13 +50,13 @@ class _Strangers:
 
 
 @final
-class _Made(ambient.PerThread):
+class _ModelsOfScope(ambient.PerThread):
     """The models that were made in the scope that is open in this thread."""
 
     models: tuple[weakref.ref[KerasModel], ...] = ()
 
 
-_made = _Made()
+_models_of_scope = _ModelsOfScope()
 # All models that have a strategy.
 _members: weakref.WeakSet[KerasModel] = weakref.WeakSet()
 
@@ -115,7 +115,7 @@ def enroll(model: KerasModel, strategy: Strategy) -> None:
 
 def note_new_model(model: KerasModel) -> None:
     """Remember that a model is being made in the scope that is open in this thread."""
-    _made.models += (weakref.ref(model),)
+    _models_of_scope.models += (weakref.ref(model),)
 
 
 def note_outside_variables() -> None:
@@ -124,17 +124,17 @@ def note_outside_variables() -> None:
     What is not in the strategy by now was made before the model, by someone else. What
     a model gets from now on is its own.
     """
-    waiting, _made.models = _made.models, ()
+    waiting, _models_of_scope.models = _models_of_scope.models, ()
     for reference in waiting:
         model = reference()
         # A model whose construction has failed has no layers.
         if model is not None and internals.has_layers(model):
-            _note_strangers(model)
+            _note_excluded(model)
 
 
-def _note_strangers(model: KerasModel) -> _Strangers:
+def _note_excluded(model: KerasModel) -> _ExcludedVariables:
     """Note the variables of a model that are in no strategy, and return them."""
-    found = model.__dict__[_STRANGERS] = _Strangers(
+    found = model.__dict__[_EXCLUDED] = _ExcludedVariables(
         v
         for layer in internals.all_layers(model)
         # What a layer learns by `adapt`, such as a mean, is about the data. No model
@@ -153,10 +153,10 @@ def bring_in(model: KerasModel) -> None:
     the scope in which it was made; the others are left as they are.
     """
     strategy = model.__dict__[STRATEGY]
-    strangers = model.__dict__.get(_STRANGERS)
-    if strangers is None:  # The scope in which the model was made is still open.
-        strangers = _note_strangers(model)
-    own = [v for v in model.variables if is_plain(v) and v not in strangers]
+    excluded = model.__dict__.get(_EXCLUDED)
+    if excluded is None:  # The scope in which the model was made is still open.
+        excluded = _note_excluded(model)
+    own = [v for v in model.variables if is_plain(v) and v not in excluded]
     if _convert([*own, *_find_training_variables(model)], strategy):
         _forget_programs(model)
 
@@ -222,7 +222,7 @@ def adopt(obj: object, strategy: Strategy) -> list[KerasModel]:
         _check_free(_find_owner(variable), strategy, f"variable {variable.path!r}")
     _convert(found, strategy)
     for model in models:
-        model.__dict__[_STRANGERS] = _Strangers(())
+        model.__dict__[_EXCLUDED] = _ExcludedVariables(())
         _forget_programs(model)
     return models
 

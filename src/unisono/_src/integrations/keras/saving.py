@@ -63,7 +63,7 @@ _KINDS = (*_NODES, keras.Variable)
 
 
 @final
-class _HeldKerasVariable(library_hooks.Held):
+class _KerasVariable(library_hooks.LibraryVariable):
     """A Keras variable as a checkpoint sees it, whether made in a scope or not."""
 
     @property
@@ -112,16 +112,14 @@ class _HeldKerasVariable(library_hooks.Held):
 
 # The object for each variable, by the variable's id, so that a variable that two paths
 # lead to is saved once. An entry holds its variable, so its id cannot be given away.
-_known: weakref.WeakValueDictionary[int, _HeldKerasVariable] = (
-    weakref.WeakValueDictionary()
-)
+_known: weakref.WeakValueDictionary[int, _KerasVariable] = weakref.WeakValueDictionary()
 
 
-def _hold(variable: KerasVariable) -> _HeldKerasVariable:
+def _hold(variable: KerasVariable) -> _KerasVariable:
     """Return the object that stands for a variable."""
     found = _known.get(id(variable))
     if found is None:
-        found = _known[id(variable)] = _HeldKerasVariable(variable)
+        found = _known[id(variable)] = _KerasVariable(variable)
     return found
 
 
@@ -262,10 +260,12 @@ def _metric_children(metric: KerasMetric) -> dict[str, object]:
 
 
 @final
-class _KerasKeeper(library_hooks.Keeper):
+class _KerasStateFinder(library_hooks.StateFinder):
     """Finds the state of layers, models, optimizers, metrics, generators, variables."""
 
-    def __getitem__(self, obj: object) -> library_hooks.Held | dict[str, object] | None:
+    def __getitem__(
+        self, obj: object
+    ) -> library_hooks.LibraryVariable | dict[str, object] | None:
         if isinstance(obj, keras.Variable):
             return _hold(obj)
         if isinstance(obj, keras.Model):
@@ -307,7 +307,7 @@ class _KerasKeeper(library_hooks.Keeper):
         waiting.calls.append(then)
 
 
-KEEPER = _KerasKeeper()
+STATE_FINDER = _KerasStateFinder()
 
 
 def _sync(model: KerasModel) -> None:

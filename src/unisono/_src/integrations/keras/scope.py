@@ -125,7 +125,7 @@ def make_hooks() -> library_hooks.LibraryHooks:
         tape, introduce = contextlib.nullcontext(), None
     threads = internals.thread_locals()
     return library_hooks.LibraryHooks(
-        scope, tape, saving.KEEPER, threads, introduce, _adopt
+        scope, tape, saving.STATE_FINDER, threads, introduce, _adopt
     )
 
 

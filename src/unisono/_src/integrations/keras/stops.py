@@ -46,7 +46,7 @@ class Agreement:
         number = next(_numbers)
         self._place = f"unisono/keras/stop/{number}"
         self._crew = crew
-        self._board = worker_notes.Board(crew, f"the stop of fit ({number})")
+        self._exchange = worker_notes.NoteExchange(crew, f"the stop of fit ({number})")
         self._model: KerasModel
         # The lock guards the number of steps that this worker has begun, which must not
         # grow any more once the thread has told it.
@@ -74,7 +74,7 @@ class Agreement:
             yield
         finally:
             self._is_over.set()
-            self._board.cancel()
+            self._exchange.cancel()
             model.__dict__.pop(_AGREEMENT, None)
 
     def begin_step(self) -> bool:
@@ -128,7 +128,9 @@ class Agreement:
             if self._wait_for_call():
                 with self._lock:
                     self._is_called, begun = True, self._begun
-                self._last = max(_read_count(x) for x in self._board.post(str(begun)))
+                self._last = max(
+                    _read_count(x) for x in self._exchange.post(str(begun))
+                )
         except worker_notes.Cancelled:
             pass
         except BaseException as error:

@@ -19,11 +19,11 @@ _log = logging.getLogger("unisono")
 # The lowest priority of the system: the thread gets the time that steps leave over.
 _NICE = 19
 # Those with a thread that may still run. Weak, so that a checkpoint can be collected.
-_busy: weakref.WeakSet[Background] = weakref.WeakSet()
+_busy: weakref.WeakSet[BackgroundThread] = weakref.WeakSet()
 
 
 @final
-class Background:
+class BackgroundThread:
     """Runs one job at a time in a thread of its own.
 
     The error of a job that fails is raised by the next `start` or `wait`, or at the end
@@ -36,9 +36,9 @@ class Background:
         self._what = ""
         self._lock = threading.RLock()
 
-    def __reduce__(self) -> tuple[type[Background], tuple[()]]:
+    def __reduce__(self) -> tuple[type[BackgroundThread], tuple[()]]:
         # A copy of a checkpoint saves by itself.
-        return Background, ()
+        return BackgroundThread, ()
 
     @contextlib.contextmanager
     def alone(self, timeout: float) -> Iterator[None]:

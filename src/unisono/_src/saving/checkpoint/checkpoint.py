@@ -210,7 +210,7 @@ def _is_same(child: object, value: object) -> bool:
     return child is value or getattr(child, "owner", None) is value
 
 
-class Checkpoint(deferred_restore.Noticing):
+class Checkpoint(deferred_restore.DeferredRestoreMixin):
     """Saves and restores the state of some objects as one unit.
 
     The objects can be variables, optimizers, metrics, dataset iterators, random
@@ -263,7 +263,7 @@ class Checkpoint(deferred_restore.Noticing):
     def __init__(self, root: object = None, **kwargs: object) -> None:
         self._root = root
         self._save_counter: Variable | None = None
-        self._background = background.Background()
+        self._background = background.BackgroundThread()
         # What was restored last, and before that what still waits for objects.
         self._restorations: list[restoring.Restoration] = []
         taken = {} if root is None else object_graph.root_slots(self)

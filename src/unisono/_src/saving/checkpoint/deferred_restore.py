@@ -21,7 +21,7 @@ from unisono._src.saving.checkpoint import object_graph
 _last_restores: dict[tuple[int, str], tuple[weakref.ref[object], int]] = {}
 
 
-class Waiting(Protocol):
+class PendingRestoration(Protocol):
     """A restoration with values for attributes that are not there yet."""
 
     number: int
@@ -39,10 +39,10 @@ class Waiting(Protocol):
         """Whether another restoration has nothing to give that this one has not."""
 
 
-_W = TypeVar("_W", bound=Waiting)
+_W = TypeVar("_W", bound=PendingRestoration)
 
 
-class Noticing:
+class DeferredRestoreMixin:
     """An object that restores an attribute when it is set, if a value waits for it."""
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -58,7 +58,9 @@ def _make_watching_subclass(cls: Any) -> type:
     """Returns a subclass that notices attributes and looks like the class itself."""
     fields = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
     # `type(obj).__name__`, `repr` and `isinstance` tell no difference.
-    return type(cls.__name__, (Noticing, cls), {**fields, "_unisono_class": cls})
+    return type(
+        cls.__name__, (DeferredRestoreMixin, cls), {**fields, "_unisono_class": cls}
+    )
 
 
 def _reacts_to_subclasses(cls: type) -> bool:
@@ -90,19 +92,19 @@ def owners(obj: Any) -> list[Any]:
     return [obj] if root is None else [obj, *owners(root)]
 
 
-def watch(owner: Any, name: str, restoration: Waiting) -> None:
+def watch(owner: Any, name: str, restoration: PendingRestoration) -> None:
     """Calls a restoration when an attribute of an object is set.
 
     Objects that cannot be watched are left alone; the next `save` or `sync` restores
     their attributes.
     """
-    keeper = library_hooks.keeper_of(owner)
-    if keeper is not None:
-        keeper.watch(owner, functools.partial(restoration.look_again, owner))
+    finder = library_hooks.state_finder_of(owner)
+    if finder is not None:
+        finder.watch(owner, functools.partial(restoration.look_again, owner))
         return
     if isinstance(owner, dict | list | tuple) or not hasattr(owner, "__dict__"):
         return
-    if not isinstance(owner, Noticing):
+    if not isinstance(owner, DeferredRestoreMixin):
         if not object_graph.is_user_object(owner) or _reacts_to_subclasses(type(owner)):
             return
         try:
@@ -126,7 +128,7 @@ def merge(restorations: list[_W]) -> list[_W]:
     ]
 
 
-def unwatch(owner: object, name: str, restoration: Waiting) -> None:
+def unwatch(owner: object, name: str, restoration: PendingRestoration) -> None:
     """Stops watching an attribute for a restoration.
 
     An object whose attributes nothing waits for gets its own class again.

@@ -11,14 +11,14 @@ from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
 from unisono._src.ops.name_scope import name_scope
 from unisono._src.saving.checkpoint import deferred_restore, object_graph
-from unisono._src.saving.checkpoint.variable_parts import HeldParts
+from unisono._src.saving.checkpoint.variable_parts import VariableInParts
 from unisono._src.saving.format import manifest
 from unisono._src.state.variables import Variable
 
 _R = TypeVar("_R")
 
 
-class Module(deferred_restore.Noticing):
+class Module(deferred_restore.DeferredRestoreMixin):
     """A named object that finds the variables and modules in its attributes.
 
     A checkpoint saves its variables, random state and other values that can change.
@@ -112,7 +112,7 @@ class Module(deferred_restore.Noticing):
         for x in self._objects_below():
             # Of a variable in parts the parts count, as in TensorFlow; one of them may
             # be an attribute of its own, too.
-            parts = x.owner.variables if isinstance(x, HeldParts) else [x]
+            parts = x.owner.variables if isinstance(x, VariableInParts) else [x]
             found.update((id(v), v) for v in parts if isinstance(v, Variable))
         return tuple(found.values())
 

@@ -145,7 +145,7 @@ def is_array(obj: object) -> bool:
 
 def leaf_kind(obj: object) -> str | None:
     """Returns the kind of an object's own value, or None for a node."""
-    if isinstance(obj, Variable | library_hooks.Held):
+    if isinstance(obj, Variable | library_hooks.LibraryVariable):
         return manifest.VARIABLE
     if is_array(obj):
         return manifest.ARRAY
@@ -155,14 +155,18 @@ def leaf_kind(obj: object) -> str | None:
         return None
     found = _find_state(obj)
     if found is not None:
-        return manifest.VARIABLE if isinstance(found, library_hooks.Held) else None
+        return (
+            manifest.VARIABLE
+            if isinstance(found, library_hooks.LibraryVariable)
+            else None
+        )
     return manifest.STATE if as_stateful(obj) is not None else None
 
 
 def _find_state(obj: object) -> Any:
     """Returns how checkpoints see an object of a library, or a variable in parts."""
     if isinstance(obj, ShardedVariable):
-        return variable_parts.held_parts(obj)
+        return variable_parts.variable_in_parts(obj)
     return library_hooks.find_state(obj)
 
 
@@ -212,10 +216,12 @@ def child_slots(obj: object, slot: StateSlot) -> dict[str, StateSlot]:
 
 
 def replace_library_variable(slot: StateSlot) -> StateSlot:
-    """Returns a slot; for a library's variable, one with its `Held` wrapper."""
+    """Returns a slot; for a library's variable, one with its `LibraryVariable`."""
     found = _find_state(slot.get())
     # Such a variable is never replaced in its slot: Keras holds it in many places.
-    return fixed_slot(found) if isinstance(found, library_hooks.Held) else slot
+    return (
+        fixed_slot(found) if isinstance(found, library_hooks.LibraryVariable) else slot
+    )
 
 
 def _list_dict(given: dict[Any, Any]) -> dict[str, StateSlot]:
@@ -354,7 +360,7 @@ OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 @final
 @dataclasses.dataclass
-class Found:
+class FoundObject:
     """One object of the graph.
 
     Attributes:
@@ -389,14 +395,14 @@ def _escape(name: str) -> str:
     return name.replace(".", "..").replace("/", ".S")
 
 
-def walk(root: object) -> list[Found]:
+def walk(root: object) -> list[FoundObject]:
     """Returns every object below a root, nearest first, each object once.
 
     Plain values have no identity: the same number in two places is two values.
     """
     slot = replace_library_variable(fixed_slot(root))
     root = slot.get()
-    found = [Found(root, slot, (), leaf_kind(root))]
+    found = [FoundObject(root, slot, (), leaf_kind(root))]
     numbers = {id(root): 0}
     queue = collections.deque(found)
     while queue:
@@ -410,7 +416,7 @@ def walk(root: object) -> list[Found]:
             known = numbers.get(id(child)) if kind != manifest.PLAIN else None
             if known is None:
                 known = len(found)
-                made = Found(child, slot, (*parent.path, name), kind)
+                made = FoundObject(child, slot, (*parent.path, name), kind)
                 found.append(made)
                 queue.append(made)
                 if kind != manifest.PLAIN:

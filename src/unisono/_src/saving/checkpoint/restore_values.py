@@ -36,7 +36,9 @@ def can_take(entry: Entry, obj: object) -> bool:
     if entry.kind == manifest.PLAIN:
         is_container = isinstance(obj, dict | list) and not _own_data(entry)
         return plain_data.is_plain(obj) or is_container
-    if isinstance(obj, Variable | library_hooks.Held) or object_graph.is_array(obj):
+    if isinstance(
+        obj, Variable | library_hooks.LibraryVariable
+    ) or object_graph.is_array(obj):
         return True
     return obj is None and entry.kind != manifest.VARIABLE
 
@@ -51,7 +53,7 @@ def check(key: str, entry: Entry, obj: object) -> None:
     """
     if entry.is_by_worker:
         _check_workers(key, len(entry.value))
-    if not isinstance(obj, Variable | library_hooks.Held):
+    if not isinstance(obj, Variable | library_hooks.LibraryVariable):
         return
     if jnp.issubdtype(obj.dtype, jax.dtypes.prng_key):
         if entry.kind != manifest.KEY:
@@ -214,7 +216,7 @@ def _set_array(array: Any, obj: object, slot: StateSlot) -> None:
     """Assigns an array to a variable or NumPy array, or replaces the object by it."""
     if isinstance(obj, Variable):
         assign(obj, array)
-    elif isinstance(obj, library_hooks.Held):
+    elif isinstance(obj, library_hooks.LibraryVariable):
         obj.assign(array)
     elif isinstance(obj, jax.Array):
         slot.put(_put_like(array, obj))

@@ -181,9 +181,9 @@ class Restoration:
         Children without a slot are added to `missing`.
         """
         for obj in deferred_restore.owners(owner.obj):
-            keeper = library_hooks.keeper_of(obj)
-            if keeper is not None:
-                keeper.prepare(obj)
+            finder = library_hooks.state_finder_of(obj)
+            if finder is not None:
+                finder.prepare(obj)
         known = object_graph.child_slots(owner.obj, owner.slot)
         for name, number in node.children.items():
             gap = _Gap(owner, name, number)
@@ -241,8 +241,8 @@ class Restoration:
         for match in matches:
             restore_values.check(match.key, match.entry, match.slot.get())
         # What this process restores, and what servers read themselves.
-        here = [m for m in matches if _find_remote(m) is None]
-        there = [m for m in matches if _find_remote(m) is not None]
+        here = [m for m in matches if _find_remote_array(m) is None]
+        there = [m for m in matches if _find_remote_array(m) is not None]
         if there:
             self._use_version(lambda version: self._check_on_servers(version, there))
         wanted = {m.entry.place: m.entry for m in here if m.entry.file}
@@ -330,7 +330,7 @@ class Restoration:
         self, version: one_version.Version, matches: list[_Match]
     ) -> None:
         """Lets parameter servers read their own rows of large variables."""
-        found = [(m.entry.file, _find_remote(m)) for m in matches]
+        found = [(m.entry.file, _find_remote_array(m)) for m in matches]
         server_values.load(self.path, [(name, x) for name, x in found if x is not None])
         # Other processes have read it by its name.
         if not version.is_current:
@@ -473,13 +473,13 @@ class Restoration:
             )
 
 
-def _find_remote(match: _Match) -> server_values.Remote | None:
+def _find_remote_array(match: _Match) -> server_values.RemoteArray | None:
     """Returns the parts that a large value goes to if they are on servers, or None."""
     entry = match.entry
     is_array = entry.has_array and entry.kind != manifest.KEY
     if not is_array or not entry.file or entry.at is not None:
         return None
-    return server_values.find_remote(match.slot.get())
+    return server_values.find_remote_array(match.slot.get())
 
 
 def open_same(
@@ -537,7 +537,7 @@ def _is_of(gap: _Gap, owner: object) -> bool:
 
 def _strip(obj: object) -> Any:
     """Returns the library's variable that an object stands for, or the object."""
-    return obj.owner if isinstance(obj, library_hooks.Held) else obj
+    return obj.owner if isinstance(obj, library_hooks.LibraryVariable) else obj
 
 
 def _find_place(match: _Match) -> tuple[Any, str]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from unisono._src.foundation import library_hooks, row_files
 from unisono._src.saving.checkpoint import array_io
-from unisono._src.saving.checkpoint.variable_parts import HeldParts
+from unisono._src.saving.checkpoint.variable_parts import VariableInParts
 from unisono._src.saving.format import manifest
 from unisono._src.state import remote_state
 from unisono._src.state.variables import Variable
@@ -22,7 +22,7 @@ from unisono._src.values import collectives
 
 
 @final
-class Remote(NamedTuple):
+class RemoteArray(NamedTuple):
     """A value that servers write; it stands for its array in a snapshot.
 
     Attributes:
@@ -58,10 +58,14 @@ class Remote(NamedTuple):
 
 def _cells(obj: Any) -> tuple[Any, ...]:
     """Returns the cells of an object that servers keep; none if it is elsewhere."""
-    if isinstance(obj, HeldParts):
+    if isinstance(obj, VariableInParts):
         variables = obj.owner.variables
     else:
-        kept = obj.strategy_variable if isinstance(obj, library_hooks.Held) else obj
+        kept = (
+            obj.strategy_variable
+            if isinstance(obj, library_hooks.LibraryVariable)
+            else obj
+        )
         variables = [kept] if isinstance(kept, Variable) else []
     cells = tuple(v.state_cell for v in variables)
     # A variable with a value for each worker has no one value to save.
@@ -69,7 +73,7 @@ def _cells(obj: Any) -> tuple[Any, ...]:
     return cells if is_there else ()
 
 
-def find_remote(obj: Any) -> Remote | None:
+def find_remote_array(obj: Any) -> RemoteArray | None:
     """Returns the value of an object that servers write and read themselves.
 
     Returns None if it is not on servers, or so small that sending it takes less time.
@@ -77,7 +81,7 @@ def find_remote(obj: Any) -> Remote | None:
     cells = _cells(obj)
     if not cells or collectives.is_key(obj):
         return None
-    found = Remote(cells, tuple(obj.shape), np.dtype(obj.dtype))
+    found = RemoteArray(cells, tuple(obj.shape), np.dtype(obj.dtype))
     # A value that several servers keep is small: the count of steps, for example.
     is_once = all(len(c.home.servers) == 1 for c in cells)
     is_large = found.size * found.dtype.itemsize >= array_io.LARGE_BYTES
@@ -85,7 +89,7 @@ def find_remote(obj: Any) -> Remote | None:
 
 
 @final
-class HeldState:
+class ServerStateSnapshot:
     """The values that variables on servers had at one moment.
 
     Args:
@@ -106,7 +110,7 @@ class HeldState:
                 by_group.setdefault(cell.home.group, []).append(cell)
                 # Small values come with the answer; large ones
                 # stay and are written there.
-                if find_remote(obj) is None:
+                if find_remote_array(obj) is None:
                     small.add(cell)
         try:
             for group, cells in by_group.items():
@@ -119,17 +123,17 @@ class HeldState:
             raise
 
     def read(self, obj: Any) -> Any:
-        """Returns the value of an object, or its `Remote`; None if it is not held."""
+        """Returns an object's value, or its `RemoteArray`; None if it is not held."""
         cells = _cells(obj)
         if not cells:
             return None
-        remote = find_remote(obj)
+        remote = find_remote_array(obj)
         if remote is not None:
             return remote
         found = [self._values[c] for c in cells]
         return np.concatenate(found) if len(found) > 1 else found[0]
 
-    def write(self, directory: pathlib.Path, wanted: Mapping[str, Remote]) -> None:
+    def write(self, directory: pathlib.Path, wanted: Mapping[str, RemoteArray]) -> None:
         """Lets servers write values.
 
         Args:
@@ -146,7 +150,9 @@ class HeldState:
         self._held = {}
 
 
-def _group_places(named: Iterable[tuple[str, Remote]], is_new: bool) -> dict[Any, Any]:
+def _group_places(
+    named: Iterable[tuple[str, RemoteArray]], is_new: bool
+) -> dict[Any, Any]:
     """Returns the places of parts in stored arrays, by the group of their servers."""
     found: dict[Any, dict[Any, row_files.Place]] = {}
     for name, remote in named:
@@ -175,7 +181,7 @@ def check_seen(
         group.check_seen(cells, checkpoint / manifest.NAME, found.digest)
 
 
-def load(checkpoint: pathlib.Path, wanted: Iterable[tuple[str, Remote]]) -> None:
+def load(checkpoint: pathlib.Path, wanted: Iterable[tuple[str, RemoteArray]]) -> None:
     """Lets servers read values from a checkpoint.
 
     Args:
@@ -194,7 +200,7 @@ def remember(found: manifest.Manifest, objects: Iterable[Any]) -> None:
 
 
 @contextlib.contextmanager
-def release_on_error(held: HeldState) -> Iterator[HeldState]:
+def release_on_error(held: ServerStateSnapshot) -> Iterator[ServerStateSnapshot]:
     """Lets servers forget the values if the block raises."""
     try:
         yield held

@@ -50,15 +50,15 @@ class Snapshot:
     Attributes:
         nodes: the graph of objects.
         entries: the values, by key.
-        arrays: the arrays, by the places that the entries give them. A `Remote` stands
-            for one that parameter servers write.
+        arrays: the arrays, by the places that the entries give them. A `RemoteArray`
+            stands for one that parameter servers write.
         held: what parameter servers hold of it; to be released in the end.
     """
 
     nodes: tuple[manifest.ObjectNode, ...]
     entries: dict[str, Entry]
     arrays: dict[str, Any]
-    held: server_values.HeldState
+    held: server_values.ServerStateSnapshot
 
 
 @contextlib.contextmanager
@@ -125,7 +125,7 @@ def take(
         }
     with leave_scopes(), storage.LOCK:
         # Servers hold their values of this moment; they are written later.
-        held = server_values.HeldState([item.obj for item in found])
+        held = server_values.ServerStateSnapshot([item.obj for item in found])
         with server_values.release_on_error(held):
             for item in found:
                 if item.key is not None and item.key not in entries:
@@ -157,7 +157,7 @@ def find_mark(obj: object) -> Callable[[Any], Any] | None:
 
 
 def _check_same_objects(
-    found: list[object_graph.Found], meeting: worker_meeting.Meeting
+    found: list[object_graph.FoundObject], meeting: worker_meeting.Meeting
 ) -> None:
     """Raises unless all workers have objects of the same names in the same order."""
     keys = [item.key for item in found if item.key is not None]
@@ -174,7 +174,7 @@ def _check_same_objects(
 
 
 def _check_same_copies(
-    found: list[object_graph.Found],
+    found: list[object_graph.FoundObject],
     entries: dict[str, Entry],
     stored: dict[str, Any],
     meeting: worker_meeting.Meeting,
@@ -207,7 +207,7 @@ def _check_same_copies(
 
 def _is_mirrored(obj: object) -> bool:
     """Whether an object is a variable of which every worker has a whole copy."""
-    if isinstance(obj, library_hooks.Held):
+    if isinstance(obj, library_hooks.LibraryVariable):
         obj = obj.strategy_variable
     if not isinstance(obj, Variable):
         return False
@@ -258,7 +258,7 @@ def _entries_by_worker(
     }
 
 
-def _make_state_entry(item: object_graph.Found) -> Entry:
+def _make_state_entry(item: object_graph.FoundObject) -> Entry:
     """Returns the entry of an object that tells its state."""
     source = object_graph.as_stateful(item.obj)
     assert source is not None
@@ -267,10 +267,10 @@ def _make_state_entry(item: object_graph.Found) -> Entry:
 
 
 def _make_entry(
-    item: object_graph.Found,
+    item: object_graph.FoundObject,
     name: str,
     is_detached: bool,
-    held: server_values.HeldState,
+    held: server_values.ServerStateSnapshot,
 ) -> tuple[Entry, Any]:
     """Returns the entry of an object, and its array if it has one."""
     if item.kind == manifest.PLAIN:
@@ -282,7 +282,7 @@ def _make_entry(
         array = there
     elif isinstance(array, Variable):
         array = reading.read_stored(array)
-    elif isinstance(array, library_hooks.Held):
+    elif isinstance(array, library_hooks.LibraryVariable):
         array = array.read(is_detached)
     elif is_detached:
         # An array that is no variable's may be donated by the program, or written to.
@@ -374,24 +374,24 @@ def write(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
 
 
 def _store(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
-    """Writes a snapshot to a draft and commits it."""
+    """Writes a snapshot to a staging directory and commits it."""
     # Before the arrays are written, which can take long; `commit` asks again.
     checkpoint_directory.check_free(target)
     if target.parent.is_dir():
         checkpoint_directory.sweep(target.parent)
     if is_step:
         checkpoint_directory.check_alone(target)
-    draft = checkpoint_directory.Draft(target)
+    staging = checkpoint_directory.StagingDirectory(target)
     try:
-        draft.open()
+        staging.open()
         header = checkpoint_directory.new_header(target, is_step)
-        fill(draft.directory, snapshot, header)
+        fill(staging.directory, snapshot, header)
         if is_step:
             # Again, because writing takes time.
             checkpoint_directory.check_alone(target)
-        draft.commit()
+        staging.commit()
     finally:
-        draft.close()
+        staging.close()
 
 
 def fill(directory: pathlib.Path, snapshot: Snapshot, header: manifest.Header) -> None:
@@ -402,7 +402,9 @@ def fill(directory: pathlib.Path, snapshot: Snapshot, header: manifest.Header) -
     # In one call: the copies from the devices run at the same time.
     on_host = jax.device_get({k: a for k, a in snapshot.arrays.items() if k in small})
     packs = packing.make_packs(snapshot.entries, snapshot.arrays | on_host)
-    remote = {k: x for k, x in packs.items() if isinstance(x, server_values.Remote)}
+    remote = {
+        k: x for k, x in packs.items() if isinstance(x, server_values.RemoteArray)
+    }
     # The order is that of safety: arrays, flushed and opened again; their checksums;
     # the manifest, which makes it a checkpoint; and the directory.
     array_io.write(where, {k: x for k, x in packs.items() if k not in remote})

@@ -15,7 +15,7 @@ from unisono._src.state.variables import Variable
 
 
 @final
-class HeldParts(library_hooks.Held):
+class VariableInParts(library_hooks.LibraryVariable):
     """A `ShardedVariable` as one array, whatever its number of parts.
 
     So it can be restored into another number of parts, and under another strategy.
@@ -75,8 +75,10 @@ class HeldParts(library_hooks.Held):
             owner.variables, owner.offsets = before
 
 
-def held_parts(variable: ShardedVariable) -> HeldParts:
+def variable_in_parts(variable: ShardedVariable) -> VariableInParts:
     """Returns a variable as checkpoints see it; the same object at every call."""
     # Kept by the variable itself: a restoration finds objects by their identity.
-    found: HeldParts = vars(variable).setdefault("_held", HeldParts(variable))
+    found: VariableInParts = vars(variable).setdefault(
+        "_held", VariableInParts(variable)
+    )
     return found

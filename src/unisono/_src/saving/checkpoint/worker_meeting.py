@@ -47,14 +47,14 @@ class _Meetings:
         self.numbers = itertools.count()
         self.lock = threading.Lock()
         self.open: set[int] = set()
-        self.over: dict[int, worker_notes.Board] = {}
+        self.over: dict[int, worker_notes.NoteExchange] = {}
 
     def enter(self, number: int) -> int:
         with self.lock:
             self.open.add(number)
             return min(self.open)
 
-    def close(self, number: int, notes: worker_notes.Board) -> None:
+    def close(self, number: int, notes: worker_notes.NoteExchange) -> None:
         with self.lock:
             self.open.discard(number)
             self.over[number] = notes
@@ -91,7 +91,7 @@ class Meeting:
         self._what = what
         self._group = process_group.current()
         self._number = next(_MEETINGS.numbers)
-        self._board = worker_notes.Board(self._group, f"{what} ({self._number})")
+        self._notes = worker_notes.NoteExchange(self._group, f"{what} ({self._number})")
         self.details = [detail]
         if self._group.size == 1:
             return
@@ -126,7 +126,7 @@ class Meeting:
     def end(self) -> None:
         """Ends the meeting for this worker; nothing more can be exchanged."""
         if self._group.size > 1:
-            _MEETINGS.close(self._number, self._board)
+            _MEETINGS.close(self._number, self._notes)
 
     @contextlib.contextmanager
     def share_failure(self) -> Iterator[None]:
@@ -137,7 +137,7 @@ class Meeting:
         try:
             yield
         except BaseException as error:
-            self._board.leave(json.dumps({"failed": _describe(error)}))
+            self._notes.leave(json.dumps({"failed": _describe(error)}))
             self.end()
             raise
 
@@ -196,7 +196,7 @@ class Meeting:
             WorkerFailedError: a worker has reported a failure instead.
             WorkerError: a worker has posted nothing in time, or something unreadable.
         """
-        told = self._board.post(json.dumps(note), seconds)
+        told = self._notes.post(json.dumps(note), seconds)
         found = [
             note if i == self.index else _parse_note(t) for i, t in enumerate(told)
         ]

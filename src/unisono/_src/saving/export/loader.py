@@ -56,7 +56,7 @@ _CALL = re.compile(
 
 
 @final
-class LoadedObject(deferred_restore.Noticing):
+class LoadedObject(deferred_restore.DeferredRestoreMixin):
     """An object of a loaded model: variables, functions and objects as attributes.
 
     Args:
@@ -496,7 +496,7 @@ class _Builder:
                 made[i] = makers[item.kind](below)
             elif item.kind == model_description.OBJECT:
                 for name, child in below.items():
-                    # Past `Noticing`: nothing waits for these attributes.
+                    # Past `DeferredRestoreMixin`: nothing waits for these attributes.
                     object.__setattr__(made[i], name, child)
         return made
 

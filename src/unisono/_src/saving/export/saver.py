@@ -141,7 +141,7 @@ def save(
         meeting.finish()
 
 
-def _check_root(root: object_graph.Found) -> None:
+def _check_root(root: object_graph.FoundObject) -> None:
     """Raises `ValueError` unless an object is one that `load` can return."""
     is_container = isinstance(root.obj, dict | list | tuple)
     if _is_variable(root) or (root.kind is None and not is_container):
@@ -154,7 +154,7 @@ def _check_root(root: object_graph.Found) -> None:
 
 
 def _find_variables(
-    found: list[object_graph.Found], stack: contextlib.ExitStack
+    found: list[object_graph.FoundObject], stack: contextlib.ExitStack
 ) -> dict[int, Variable]:
     """Returns the variables of a model by number, also those of Keras and Flax.
 
@@ -169,12 +169,12 @@ def _find_variables(
     }
 
 
-def _is_variable(found: object_graph.Found) -> bool:
-    return isinstance(found.obj, Variable | library_hooks.Held)
+def _is_variable(found: object_graph.FoundObject) -> bool:
+    return isinstance(found.obj, Variable | library_hooks.LibraryVariable)
 
 
 def _export_functions(
-    found: list[object_graph.Found],
+    found: list[object_graph.FoundObject],
     variables: dict[int, Variable],
     signatures: object,
     options: SaveOptions,
@@ -203,7 +203,7 @@ def _export_functions(
 
 
 def _export_library_models(
-    found: list[object_graph.Found],
+    found: list[object_graph.FoundObject],
     variables: dict[int, Variable],
     others: list[FunctionExporter],
     options: SaveOptions,
@@ -226,13 +226,13 @@ def _export_library_models(
     left_out: list[str] = []
     seen: list[tuple[str, ...]] = []
     for number, item in enumerate(found):
-        keeper = library_hooks.keeper_of(item.obj) if item.kind is None else None
+        finder = library_hooks.state_finder_of(item.obj) if item.kind is None else None
         # A layer of a model that is exported needs no program of its own.
-        if keeper is None or any(item.path[: len(p)] == p for p in seen):
+        if finder is None or any(item.path[: len(p)] == p for p in seen):
             continue
         is_required = number == 0 and not others
         try:
-            fn = keeper.make_forward(item.obj)
+            fn = finder.make_forward(item.obj)
         except ValueError as error:
             if is_required:
                 raise
@@ -259,7 +259,7 @@ def _export_library_models(
 
 
 def _list_functions(
-    found: list[object_graph.Found], signatures: object, left_out: list[str]
+    found: list[object_graph.FoundObject], signatures: object, left_out: list[str]
 ) -> Iterator[tuple[int | None, str, Any]]:
     """Yields number of the owner, name and function of each function to export."""
     open_functions = []
@@ -325,7 +325,9 @@ def _class_attributes(obj: object) -> dict[str, Any]:
     return found
 
 
-def _describe_object(found: object_graph.Found, variable: Variable | None) -> Item:
+def _describe_object(
+    found: object_graph.FoundObject, variable: Variable | None
+) -> Item:
     """Returns the description from which `load` makes an object.
 
     Args:
@@ -364,10 +366,10 @@ def _write(
     if target.parent.is_dir():
         checkpoint_directory.sweep(target.parent)
     # Written aside, read back, and made visible by one rename, as checkpoints are.
-    draft = checkpoint_directory.Draft(target)
+    staging = checkpoint_directory.StagingDirectory(target)
     try:
-        draft.open()
-        where = draft.directory / model_description.FUNCTIONS
+        staging.open()
+        where = staging.directory / model_description.FUNCTIONS
         where.mkdir()
         saved = []
         for i, exporter in enumerate(made):
@@ -387,19 +389,19 @@ def _write(
                 )
                 for owner, name in exporter.places
             ]
-        variables = draft.directory.joinpath(*model_description.VARIABLES)
+        variables = staging.directory.joinpath(*model_description.VARIABLES)
         variables.mkdir(parents=True)
         header = checkpoint_directory.new_header(target, is_step=False)
         snapshot.fill(variables, taken, header)
         model_description.write(
-            draft.directory,
+            staging.directory,
             model_description.ModelDescription(tuple(items), tuple(saved)),
         )
-        model_description.read(draft.directory)
-        checksummed_files.flush(draft.directory)
-        draft.commit()
+        model_description.read(staging.directory)
+        checksummed_files.flush(staging.directory)
+        staging.commit()
     finally:
-        draft.close()
+        staging.close()
 
 
 publish("unisono.saved_model", SaveOptions, save)

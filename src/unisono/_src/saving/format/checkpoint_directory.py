@@ -35,7 +35,7 @@ _MOST_LOOKS = 20
 
 
 @final
-class Draft:
+class StagingDirectory:
     """A hidden directory in which a checkpoint is written.
 
     Begin a `try` statement, call `open` in it, and `close` in its `finally` clause, so
@@ -89,7 +89,7 @@ class Draft:
         checksummed_files.flush_one(self.target.parent)
 
     def _replace(self) -> None:
-        """Exchanges the draft and the older checkpoint."""
+        """Exchanges the new and the older checkpoint."""
         try:
             _exchange(self.directory, self.target)
         except OSError:
@@ -102,7 +102,7 @@ class Draft:
             os.rename(aside, self.directory)
 
     def close(self) -> None:
-        """Removes the hidden directory, which has the draft or the older version."""
+        """Removes the hidden directory, with the new or the older version."""
         try:
             self._unlock()
             remove(self.directory)
