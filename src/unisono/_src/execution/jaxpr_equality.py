@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from unisono._src.execution import equations
+from unisono._src.foundation.jax_internals import ClosedProgram
 
 if TYPE_CHECKING:
     from jax.extend.core import Jaxpr, JaxprEqn, Var
@@ -22,7 +23,7 @@ _Array = jax.Array | np.ndarray | np.generic
 _MADE_ANEW = ("fun", "fwd", "bwd", "jvp", "rule", "thunk", "debug_info")
 
 
-def is_same(a: equations.ClosedJaxpr, b: equations.ClosedJaxpr) -> bool:
+def is_same(a: ClosedProgram, b: ClosedProgram) -> bool:
     """Whether two closed programs have the same equations and constants."""
     return _is_same_jaxpr(a.jaxpr, b.jaxpr) and _are_all_same(a.consts, b.consts)
 
@@ -64,7 +65,7 @@ def _is_same_atom(x: equations.Atom, y: equations.Atom, names: _Names) -> bool:
     return names.get(x) is y
 
 
-def has_same_operations(a: equations.ClosedJaxpr, b: equations.ClosedJaxpr) -> bool:
+def has_same_operations(a: ClosedProgram, b: ClosedProgram) -> bool:
     """Whether two programs do the same operations with the same constants.
 
     Shapes may differ, and so may all other parameters of the operations.

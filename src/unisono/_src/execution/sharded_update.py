@@ -20,6 +20,7 @@ import jax.numpy as jnp
 
 from unisono._src.execution import equations, jaxpr_equality, replica_invariance
 from unisono._src.foundation import errors
+from unisono._src.foundation.jax_internals import ClosedProgram
 from unisono._src.foundation.options import ReduceOp
 from unisono._src.machines.partition import Split
 from unisono._src.machines.topology import AXIS
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     _Act: TypeAlias = Callable[[Jaxpr, JaxprEqn, list[jax.Array]], list[jax.Array]]
     # The programs for whole arrays and for parts.
-    _Pair: TypeAlias = tuple[equations.ClosedJaxpr, equations.ClosedJaxpr]
+    _Pair: TypeAlias = tuple[ClosedProgram, ClosedProgram]
 
 _log = logging.getLogger("unisono")
 
@@ -333,7 +334,7 @@ def _shapes_of(eqn: JaxprEqn) -> list[Any]:
     return [equations.aval_of(v).shape for v in (*eqn.invars, *eqn.outvars)]
 
 
-def _inner_program(eqn: JaxprEqn) -> equations.ClosedJaxpr:
+def _inner_program(eqn: JaxprEqn) -> ClosedProgram:
     """Return the program inside an equation that calls one."""
     found = equations.inlinable_program(eqn)
     if found is None:

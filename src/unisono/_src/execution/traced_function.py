@@ -313,7 +313,7 @@ def _collect_outputs(
 
 
 def _prune(
-    closed: equations.ClosedJaxpr, cells: list[Cell], seen: _Seen, mesh: _Mesh
+    closed: jax_internals.ClosedProgram, cells: list[Cell], seen: _Seen, mesh: _Mesh
 ) -> TracedFunction:
     """Return a trace without the variables that its program does not use."""
     frame = seen["frame"]

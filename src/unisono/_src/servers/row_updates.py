@@ -20,7 +20,8 @@ from unisono._src.execution.sharded_update import ELEMENTWISE
 if TYPE_CHECKING:
     from jax.extend.core import JaxprEqn, Literal, Var
 
-    from unisono._src.state.remote_state import ClosedProgram, UpdateFunction
+    from unisono._src.foundation.jax_internals import ClosedProgram
+    from unisono._src.state.remote_state import UpdateFunction
 
 # What a row without a gradient has: zeros, or something that is not followed. A number
 # stands for what the cell at that place had before.
