@@ -57,3 +57,24 @@ def test_other_operations_operands_or_lengths_differ():
     base = traced(lambda x: x + x * 2)
     for other in (lambda x: x - x * 2, lambda x: x * 2 + x, lambda x: x + x * 2 + x):
         assert not jaxpr_equality.is_same(base, traced(other))
+
+
+@pytest.mark.parametrize(
+    ("fn", "expected"),
+    [
+        (lambda x: jnp.sin(x) * 2, True),
+        # The shapes inside a sum differ, but not what is done.
+        (lambda x: x.sum(), True),
+        (lambda x: x * x.size, False),
+        (lambda x: x if x.size > 3 else x + 1, False),
+        (lambda x: jnp.sin(x) if x.size > 3 else jnp.cos(x), False),
+        (lambda x: x * np.arange(x.size), False),
+        (lambda x: x - 2.0 if x.size > 3 else 2.0 - x, False),
+        (lambda x: [x, 0.0] if x.size > 3 else [x, 1.0], False),
+        (lambda x: [x] if x.size > 3 else [x, x], False),
+        (lambda x: jnp.concatenate([x] * x.size), False),
+    ],
+)
+def test_it_is_known_whether_operations_depend_on_a_shape(fn, expected):
+    made = [jax.make_jaxpr(lambda x: fn(x))(jnp.ones(n)) for n in (3, 4)]
+    assert jaxpr_equality.has_same_operations(*made) is expected

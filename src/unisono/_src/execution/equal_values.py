@@ -17,6 +17,7 @@ from jax.typing import ArrayLike
 
 from unisono._src.execution import equations, jaxpr_equality
 from unisono._src.foundation import errors
+from unisono._src.foundation.jax_internals import ClosedProgram
 from unisono._src.state.storage import Cell
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _COPYING = {"copy", "copy_p", "stop_gradient", "optimization_barrier"}
 _CHANGING = {"pure_callback", "io_callback", "rng_uniform"}
 
 
-def check(closed: equations.ClosedJaxpr, cells: Sequence[Cell]) -> None:
+def check(closed: ClosedProgram, cells: Sequence[Cell]) -> None:
     """Raises if copies of a cell would get different values.
 
     Args:

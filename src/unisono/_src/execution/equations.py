@@ -8,28 +8,14 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import jax
 import numpy as np
 
+from unisono._src.foundation.jax_internals import ClosedProgram
+
 if TYPE_CHECKING:
     # It takes long to load.
     from jax.extend.core import Jaxpr, JaxprEqn, Literal, Primitive, Var
     from typing_extensions import TypeIs
 
     Atom: TypeAlias = Var | Literal
-
-
-class ClosedJaxpr(Protocol):
-    """A program with its constants, whose class JAX 0.12 has no name for."""
-
-    @property
-    def jaxpr(self) -> Jaxpr:
-        """The program."""
-
-    @property
-    def consts(self) -> Sequence[jax.Array]:
-        """Its constants."""
-
-    @property
-    def in_avals(self) -> Sequence[jax.core.AbstractValue]:
-        """The shapes and types of its inputs."""
 
 
 class HasShape(Protocol):
@@ -84,7 +70,7 @@ def called_program(eqn: JaxprEqn) -> tuple[Jaxpr, Sequence[jax.Array]] | None:
     return None if found is None else (found, getattr(called, "consts", ()))
 
 
-def inlinable_program(eqn: JaxprEqn) -> ClosedJaxpr | None:
+def inlinable_program(eqn: JaxprEqn) -> ClosedProgram | None:
     """Return the program that may stand in place of an equation, if there is one."""
     called = eqn.params.get("jaxpr") or eqn.params.get("call_jaxpr")
     is_closed = eqn.primitive.name in CALLS and hasattr(called, "consts")
@@ -117,7 +103,7 @@ def walk(jaxpr: Jaxpr, into_replicas: bool = True) -> Iterator[JaxprEqn]:
                 yield from walk(program, into_replicas)
 
 
-def inline(closed: ClosedJaxpr, with_branches: bool = False) -> ClosedJaxpr:
+def inline(closed: ClosedProgram, with_branches: bool = False) -> ClosedProgram:
     """Return a program with the programs that it calls put in place of the calls.
 
     Args:

@@ -21,9 +21,10 @@ from typing import Any, ClassVar, TypeAlias, final
 import jax
 import jax.numpy as jnp
 
-from unisono._src.execution import equations, signature
+from unisono._src.execution import signature
 from unisono._src.execution.signature import Identity
 from unisono._src.foundation import ambient, errors, nest
+from unisono._src.foundation.jax_internals import ClosedProgram
 from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.machines.topology import Topology
 from unisono._src.state import branch_frame, frames, function_frame
@@ -259,9 +260,7 @@ class IteratorFeeds:
         if len(self.plan) != len(plan):
             raise RuntimeError(_OTHER_ORDER)
 
-    def as_arguments(
-        self, closed: equations.ClosedJaxpr, args: object
-    ) -> equations.ClosedJaxpr:
+    def as_arguments(self, closed: ClosedProgram, args: object) -> ClosedProgram:
         """Return a program that takes the elements pulled during its trace last.
 
         Args:

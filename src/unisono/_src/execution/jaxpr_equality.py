@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from unisono._src.execution import equations
+from unisono._src.foundation.jax_internals import ClosedProgram
 
 if TYPE_CHECKING:
     from jax.extend.core import Jaxpr, JaxprEqn, Var
@@ -22,7 +23,7 @@ _Array = jax.Array | np.ndarray | np.generic
 _MADE_ANEW = ("fun", "fwd", "bwd", "jvp", "rule", "thunk", "debug_info")
 
 
-def is_same(a: equations.ClosedJaxpr, b: equations.ClosedJaxpr) -> bool:
+def is_same(a: ClosedProgram, b: ClosedProgram) -> bool:
     """Whether two closed programs have the same equations and constants."""
     return _is_same_jaxpr(a.jaxpr, b.jaxpr) and _are_all_same(a.consts, b.consts)
 
@@ -62,6 +63,33 @@ def _is_same_atom(x: equations.Atom, y: equations.Atom, names: _Names) -> bool:
     if equations.is_literal(x):
         return equations.is_literal(y) and _is_same_value(x.val, y.val)
     return names.get(x) is y
+
+
+def has_same_operations(a: ClosedProgram, b: ClosedProgram) -> bool:
+    """Whether two programs do the same operations with the same constants.
+
+    Shapes may differ, and so may all other parameters of the operations.
+    """
+    x, y = a.jaxpr, b.jaxpr
+    if len(x.eqns) != len(y.eqns) or not _are_all_same(a.consts, b.consts):
+        return False
+    return _have_same_literals(x.outvars, y.outvars) and all(
+        e.primitive is f.primitive and _have_same_literals(e.invars, f.invars)
+        for e, f in zip(x.eqns, y.eqns, strict=True)
+    )
+
+
+def _have_same_literals(
+    a: Sequence[equations.Atom], b: Sequence[equations.Atom]
+) -> bool:
+    """Whether the same operands are written into two programs, with equal values."""
+    if [*map(equations.is_literal, a)] != [*map(equations.is_literal, b)]:
+        return False
+    return all(
+        _is_same_value(x.val, y.val)
+        for x, y in zip(a, b, strict=True)
+        if equations.is_literal(x) and equations.is_literal(y)
+    )
 
 
 def has_same_params(x: JaxprEqn, y: JaxprEqn) -> bool:

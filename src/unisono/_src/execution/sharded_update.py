@@ -20,6 +20,7 @@ import jax.numpy as jnp
 
 from unisono._src.execution import equations, jaxpr_equality, replica_invariance
 from unisono._src.foundation import errors
+from unisono._src.foundation.jax_internals import ClosedProgram
 from unisono._src.foundation.options import ReduceOp
 from unisono._src.machines.partition import Split
 from unisono._src.machines.topology import AXIS
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     _Act: TypeAlias = Callable[[Jaxpr, JaxprEqn, list[jax.Array]], list[jax.Array]]
     # The programs for whole arrays and for parts.
-    _Pair: TypeAlias = tuple[equations.ClosedJaxpr, equations.ClosedJaxpr]
+    _Pair: TypeAlias = tuple[ClosedProgram, ClosedProgram]
 
 _log = logging.getLogger("unisono")
 
@@ -128,15 +129,15 @@ class PartwiseUpdate:
     ) -> None:
         parts = [_part_shape(x, c) for x, c in zip(inputs, cuts, strict=True)]
         try:
-            self._whole = jax.make_jaxpr(fn)(list(inputs))
-            self._part = jax.make_jaxpr(fn)(parts)
+            self._pair = jax.make_jaxpr(fn)(list(inputs)), jax.make_jaxpr(fn)(parts)
         except (TypeError, ValueError) as error:
             raise NotByParts(str(error)) from error
         self._marks = [SAME if c is None else c.axis for c in cuts]
         wanted = [SAME if c is None else c.axis for c in outputs]
         # The first walk only proves that parts get the right numbers; `__call__`
         # computes.
-        found = self._walk([None] * len(parts), _compute_nothing)[0]
+        nothing: list[Any] = [None] * len(parts)
+        found = _Walk(self._pair, _compute_nothing).run(self._marks, nothing)[0]
         if len(found) != len(wanted):
             raise NotByParts("The function gives more or fewer arrays than expected.")
         for mark, want in zip(found, wanted, strict=True):
@@ -146,22 +147,11 @@ class PartwiseUpdate:
     @property
     def captured_values(self) -> list[Any]:
         """The traced values that the function captures; replicas must share them."""
-        return [x for x in self._part.consts if isinstance(x, jax.core.Tracer)]
+        return [x for x in self._pair[1].consts if isinstance(x, jax.core.Tracer)]
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """Return the replica's parts of the results, inside an SPMD program."""
-        return self._walk(inputs, equations.compute)[1]
-
-    def _walk(
-        self, inputs: Sequence[Any], act: _Act
-    ) -> tuple[list[Mark], list[jax.Array]]:
-        """Return the marks and values of the results; see `_Walk`."""
-        whole, part = self._whole, self._part
-        if not jaxpr_equality.is_same_data(whole.consts, part.consts):
-            raise NotByParts("Constants depend on shapes.")
-        marks = [SAME] * len(part.consts) + self._marks
-        walk = _Walk(whole.jaxpr, part.jaxpr, act)
-        return walk.run(marks, [*part.consts, *inputs])
+        return _Walk(self._pair, equations.compute).run(self._marks, inputs)[1]
 
 
 def _part_shape(x: equations.HasShape, cut: Split | None) -> jax.ShapeDtypeStruct:
@@ -184,14 +174,14 @@ class _Walk:
     """Goes through a program for whole arrays and one for parts, side by side.
 
     Args:
-        whole: the program for whole arrays.
-        part: the program for parts.
+        pair: the programs for whole arrays and for parts.
         act: `equations.compute` to compute the values of parts, or `_compute_nothing`
             to find marks only.
     """
 
-    def __init__(self, whole: Jaxpr, part: Jaxpr, act: _Act) -> None:
-        self._whole, self._part, self._act = whole, part, act
+    def __init__(self, pair: _Pair, act: _Act) -> None:
+        self._whole, self._part = pair
+        self._act = act
         self._known: dict[equations.Atom, tuple[Mark, jax.Array]] = {}
 
     def run(
@@ -200,23 +190,21 @@ class _Walk:
         """Return the marks of the outputs, and their values.
 
         Args:
-            marks: the marks of the constants and inputs.
+            marks: the marks of the inputs.
             values: their values.
 
         Raises:
             NotByParts: the parts would get other numbers than the whole arrays.
         """
-        whole, part = self._whole, self._part
-        heads = [*part.constvars, *part.invars]
-        self._known = dict(zip(heads, zip(marks, values, strict=True), strict=True))
-        if len(whole.eqns) != len(part.eqns):
-            raise NotByParts("Programs for parts and wholes differ.")
+        whole, part = self._whole.jaxpr, self._part.jaxpr
+        if not jaxpr_equality.has_same_operations(self._whole, self._part):
+            raise NotByParts("Operations or constants depend on the shapes of arrays.")
+        for var, constant in zip(part.constvars, self._part.consts, strict=True):
+            self._known[var] = SAME, constant
+        given = zip(marks, values, strict=True)
+        self._known.update(zip(part.invars, given, strict=True))
         for of_whole, of_part in zip(whole.eqns, part.eqns, strict=True):
-            if of_whole.primitive is not of_part.primitive:
-                raise NotByParts("Programs for parts and wholes differ.")
-            self._check_literals(of_whole.invars, of_part.invars)
             self._follow_equation(of_whole, of_part)
-        self._check_literals(whole.outvars, part.outvars)
         found = [self._look_up(v) for v in part.outvars]
         return [m for m, _ in found], [x for _, x in found]
 
@@ -225,15 +213,6 @@ class _Walk:
         if not equations.is_literal(atom):
             return self._known[atom]
         return (SAME if equations.aval_of(atom).shape else EVEN), atom.val
-
-    def _check_literals(self, whole: Sequence[Any], part: Sequence[Any]) -> None:
-        """Raise if a number that is written into the two programs differs."""
-        for x, y in zip(whole, part, strict=True):
-            is_one = equations.is_literal(x), equations.is_literal(y)
-            if is_one[0] != is_one[1] or (
-                is_one[0] and not jaxpr_equality.is_same_data(x.val, y.val)
-            ):
-                raise NotByParts("A number depends on the shape of an array.")
 
     def _follow_equation(self, whole: JaxprEqn, part: JaxprEqn) -> None:
         """Note the marks and values of an equation's results."""
@@ -247,26 +226,16 @@ class _Walk:
         name = part.primitive.name
         if name in equations.CALLS:
             pair = _inner_program(whole), _inner_program(part)
-            out, new = self.run_inner(pair, marks, values)
+            out, new = _Walk(pair, self._act).run(marks, values)
         elif name == "cond":
             out, new = self._run_cond(whole, part, marks, values)
         else:
             out = [self._result_mark(name, whole, part, marks)] * len(part.outvars)
-            new = self._act(self._part, part, values)
+            new = self._act(self._part.jaxpr, part, values)
             # Each replica has reduced its part; the collective continues over all.
             if self._act is equations.compute and self._is_over_cut(part, marks):
                 new = [_REDUCTIONS[name](x, AXIS) for x in new]
         self._known.update(zip(part.outvars, zip(out, new, strict=True), strict=True))
-
-    def run_inner(
-        self, pair: _Pair, marks: list[Mark], values: Sequence[jax.Array]
-    ) -> tuple[list[Mark], list[jax.Array]]:
-        """Return the marks and values of the outputs of a program inside this one."""
-        whole, part = pair
-        if not jaxpr_equality.is_same_data(whole.consts, part.consts):
-            raise NotByParts("Constants depend on shapes.")
-        walk = _Walk(whole.jaxpr, part.jaxpr, self._act)
-        return walk.run([SAME] * len(part.consts) + marks, [*part.consts, *values])
 
     def _run_cond(
         self,
@@ -282,18 +251,14 @@ class _Walk:
         if isinstance(marks[0], int):
             raise NotByParts("Replicas could take different branches.")
         # All branches together decide how the results are cut.
-        looks = [_Walk(p[0].jaxpr, p[1].jaxpr, _compute_nothing) for p in pairs]
         nothing: list[Any] = [None] * (len(marks) - 1)
-        every = [
-            look.run_inner(p, marks[1:], nothing)[0]
-            for look, p in zip(looks, pairs, strict=True)
-        ]
+        every = [_Walk(p, _compute_nothing).run(marks[1:], nothing)[0] for p in pairs]
         out = [_common_mark(column) for column in zip(*every, strict=True)]
         if self._act is _compute_nothing:
-            return out, _compute_nothing(self._part, part, values)
+            return out, _compute_nothing(self._part.jaxpr, part, values)
 
         def branch_of(pair: _Pair) -> Callable[..., list[jax.Array]]:
-            return lambda *given: self.run_inner(pair, marks[1:], given)[1]
+            return lambda *given: _Walk(pair, self._act).run(marks[1:], given)[1]
 
         return out, list(
             jax.lax.switch(values[0], [*map(branch_of, pairs)], *values[1:])
@@ -369,7 +334,7 @@ def _shapes_of(eqn: JaxprEqn) -> list[Any]:
     return [equations.aval_of(v).shape for v in (*eqn.invars, *eqn.outvars)]
 
 
-def _inner_program(eqn: JaxprEqn) -> equations.ClosedJaxpr:
+def _inner_program(eqn: JaxprEqn) -> ClosedProgram:
     """Return the program inside an equation that calls one."""
     found = equations.inlinable_program(eqn)
     if found is None:

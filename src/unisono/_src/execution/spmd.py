@@ -231,7 +231,7 @@ def _check_replicated(seen: _ReplicaTrace) -> None:
     (eqn,) = [e for e in seen.closed.jaxpr.eqns if e.primitive.name == "shard_map"]
     # An input that is not split is the same on all replicas.
     inputs = [len(spec) == 0 for spec in eqn.params["in_specs"]]
-    found = replica_invariance.Invariance().outputs(eqn.params["jaxpr"], inputs)
+    found = replica_invariance.find_equal(eqn.params["jaxpr"], inputs)
     # The outputs are the arrays of the result, then what `_flatten_state` returns:
     # replicated, created, shared and alike values, and last those that may differ.
     start = seen.arrays + len(seen.replicated) + len(seen.created) + len(seen.shared)

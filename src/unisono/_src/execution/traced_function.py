@@ -22,10 +22,10 @@ from unisono._src.execution import (
     equal_values,
     equations,
     host_inputs,
-    replica_invariance,
     signature,
     traced_values,
     unchanged_arguments,
+    value_sources,
     worker_dependence,
 )
 from unisono._src.foundation import ambient, errors, jax_internals, library_hooks
@@ -313,7 +313,7 @@ def _collect_outputs(
 
 
 def _prune(
-    closed: equations.ClosedJaxpr, cells: list[Cell], seen: _Seen, mesh: _Mesh
+    closed: jax_internals.ClosedProgram, cells: list[Cell], seen: _Seen, mesh: _Mesh
 ) -> TracedFunction:
     """Return a trace without the variables that its program does not use."""
     frame = seen["frame"]
@@ -378,7 +378,7 @@ def _must_meet(jaxpr: Jaxpr, read: Sequence[Cell], seen: _Seen) -> bool:
     is_stacked = any(c.is_stacked for c in (*read, *seen["written"]))
     has_rows = any(k in "pu" for k in seen["kinds"])
     changes = any(map(worker_dependence.is_shared, seen["written"]))
-    return is_stacked or has_rows or changes or replica_invariance.communicates(jaxpr)
+    return is_stacked or has_rows or changes or value_sources.communicates(jaxpr)
 
 
 def _common_mesh(mesh: _Mesh, cells: Sequence[Cell]) -> topology.Topology | None:

@@ -15,18 +15,15 @@ from typing import TYPE_CHECKING, Any, final
 import jax
 import numpy as np
 
-from unisono._src.execution import equations, replica_invariance
+from unisono._src.execution import value_sources
 from unisono._src.machines import topology
 from unisono._src.state.storage import Cell
 
 if TYPE_CHECKING:
-    from jax.extend.core import Jaxpr, JaxprEqn, Var
+    from jax.extend.core import Jaxpr, JaxprEqn
 
-# The sources that a value depends on are a set of numbers, written as bits. The first
-# bit stands for a value that workers have each computed for themselves.
+# The first source stands for a value that workers have each computed for themselves.
 OWN = 1
-_OWN = {"axis_index", "ppermute", "all_to_all", "reduce_scatter", "pure_callback",
-        "io_callback"}  # fmt: skip
 
 
 @final
@@ -118,7 +115,7 @@ def find_unproved(
     follows = Dependence()
     found = follows.outputs(jaxpr, inputs, captured)
     shared = [(i, found[i]) for i, c in enumerate(written) if is_shared(c)]
-    reached = _union([m for _, m in shared]) | follows.decisive
+    reached = value_sources.union(m for _, m in shared) | follows.decisive
     return Unproved(
         tuple(i for i in passed if bits[i] & reached),
         tuple(n for n in range(count) if (start << n) & reached),
@@ -127,55 +124,15 @@ def find_unproved(
 
 
 @final
-class Dependence:
-    """Follows the equations of a program from its inputs to its outputs.
+class Dependence(value_sources.SourceWalk):
+    """Follows by which sources the values of a program may differ between workers."""
 
-    Attributes:
-        decisive: the sources that decide whether replicas communicate.
-    """
-
-    def __init__(self) -> None:
-        self.decisive = 0
-
-    def outputs(
-        self, jaxpr: Jaxpr, inputs: Sequence[int], constants: Sequence[int] = ()
-    ) -> list[int]:
-        """Return for each output of a program the sources that it depends on.
-
-        Args:
-            jaxpr: the program.
-            inputs: the sources of each input.
-            constants: the sources of each constant; none by default.
-        """
-        known = dict(zip(jaxpr.invars, inputs, strict=True))
-        known.update(zip(jaxpr.constvars, constants, strict=False))
-        for eqn in jaxpr.eqns:
-            given = [self._find(v, known) for v in eqn.invars]
-            known.update(zip(eqn.outvars, self._follow(eqn, given), strict=True))
-        return [self._find(v, known) for v in jaxpr.outvars]
-
-    def _find(self, atom: equations.Atom, known: dict[Var, int]) -> int:
-        return 0 if equations.is_literal(atom) else known.get(atom, 0)
-
-    def _follow(self, eqn: JaxprEqn, given: list[int]) -> list[int]:
-        """Return the sources of the results of an equation."""
-        name, count = eqn.primitive.name, len(eqn.outvars)
-        # With groups, only some of the replicas get the same result.
-        is_equalising = name in replica_invariance.EQUALISING
-        if is_equalising and eqn.params.get("axis_index_groups") is None:
-            return [0] * count
+    def _follow_other(self, eqn: JaxprEqn, given: list[int]) -> list[int]:
+        name = eqn.primitive.name
         if name == "shard_map":
             return self._follow_replicas(eqn, given)
-        if name == "cond":
-            return self._follow_cond(eqn, given)
-        if name == "scan":
-            return self._follow_scan(eqn, given)
-        if name == "while":
-            return self._follow_while(eqn, given)
-        inner = equations.called_program(eqn)
-        if inner is not None and len(inner[0].invars) == len(given):
-            return self.outputs(inner[0], given)
-        return [_union(given) | (OWN if name in _OWN else 0)] * count
+        own = OWN if name in value_sources.SEPARATING else 0
+        return [value_sources.union(given) | own] * len(eqn.outvars)
 
     def _follow_replicas(self, eqn: JaxprEqn, given: list[int]) -> list[int]:
         """Return the sources of what replicas return."""
@@ -185,48 +142,3 @@ class Dependence:
         own = [m | (OWN if len(s) else 0) for m, s in zip(given, ins, strict=True)]
         found = self.outputs(eqn.params["jaxpr"], own)
         return [m & ~OWN if len(s) else m for m, s in zip(found, outs, strict=True)]
-
-    def _follow_cond(self, eqn: JaxprEqn, given: list[int]) -> list[int]:
-        """Return the sources of a branch: also what chooses it."""
-        which, *rest = given
-        branches = [b.jaxpr for b in eqn.params["branches"]]
-        if any(map(replica_invariance.communicates, branches)):
-            self.decisive |= which
-        found = [self.outputs(b, rest) for b in branches]
-        return [_union(column) | which for column in zip(*found, strict=True)]
-
-    def _follow_while(self, eqn: JaxprEqn, given: list[int]) -> list[int]:
-        """Return the sources of what a loop carries: also what ends it."""
-        test, body = eqn.params["cond_jaxpr"].jaxpr, eqn.params["body_jaxpr"].jaxpr
-        split = eqn.params["cond_nconsts"]
-        start = split + eqn.params["body_nconsts"]
-        carry = given[start:]
-        # Sources are only ever added, so this ends.
-        while True:
-            after = self.outputs(body, [*given[split:start], *carry])
-            after = [a | b for a, b in zip(carry, after, strict=True)]
-            if after == carry:
-                break
-            carry = after
-        (end,) = self.outputs(test, [*given[:split], *carry])
-        if any(map(replica_invariance.communicates, (test, body))):
-            self.decisive |= end
-        return [mask | end for mask in carry]
-
-    def _follow_scan(self, eqn: JaxprEqn, given: list[int]) -> list[int]:
-        """Return the sources of what a scan carries and collects."""
-        consts, count = equations.scan_counts(eqn)
-        inner, stop = eqn.params["jaxpr"].jaxpr, consts + count
-        while True:
-            out = self.outputs(inner, given)
-            carry = [a | b for a, b in zip(given[consts:stop], out, strict=False)]
-            if carry == given[consts:stop]:
-                return out
-            given = [*given[:consts], *carry, *given[stop:]]
-
-
-def _union(masks: Sequence[int]) -> int:
-    found = 0
-    for mask in masks:
-        found |= mask
-    return found

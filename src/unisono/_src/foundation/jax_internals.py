@@ -16,9 +16,13 @@ import importlib
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NoReturn, Protocol, final
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, final
 
 import jax
+
+if TYPE_CHECKING:
+    # It takes long to load.
+    from jax.extend.core import Jaxpr
 
 # What a group of names is for. An error says so, and tapes ask for theirs.
 TAPES = "GradientTape"
@@ -125,6 +129,22 @@ class _TraceContext(Protocol):
     def set_trace(self, trace: jax.core.Trace) -> None: ...
 
 
+class ClosedProgram(Protocol):
+    """A program with its constants. Its class has another name from JAX 0.12 on."""
+
+    @property
+    def jaxpr(self) -> Jaxpr:
+        """The program, whose constants are inputs."""
+
+    @property
+    def consts(self) -> Sequence[jax.Array]:
+        """The values of its constants."""
+
+    @property
+    def in_avals(self) -> Sequence[jax.core.ShapedArray]:
+        """The shapes and types of its inputs."""
+
+
 # Which trace the running code belongs to. There is no public way to ask.
 trace_context: _TraceContext = _find(TRACES, _CORE, "trace_ctx")
 is_top_level: Callable[[], bool] = _find(TRACES, _CORE, "trace_ctx.is_top_level")
@@ -143,7 +163,8 @@ trace_to_jaxpr: Any = _find(TRACES, _PARTIAL, "trace_to_jaxpr")
 trace_of = operator.attrgetter("_trace")
 # From JAX 0.12 on, one class stands for open and closed programs.
 _is_one_class = jax.__version_info__ >= (0, 12)
-ClosedJaxpr: Any = _find_public("Jaxpr" if _is_one_class else "ClosedJaxpr")
+ClosedJaxpr: Callable[[Jaxpr, Sequence[Any]], ClosedProgram]
+ClosedJaxpr = _find_public("Jaxpr" if _is_one_class else "ClosedJaxpr")
 Primitive: Any = _find_public("Primitive")
 jaxpr_as_fun: Callable[..., Callable[..., list[jax.Array]]]
 jaxpr_as_fun = _find_public("jaxpr_as_fun")

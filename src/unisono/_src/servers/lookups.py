@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast, final
+from typing import TYPE_CHECKING, Any, final
 
 import jax
 from jax.interpreters import partial_eval
 
 from unisono._src.execution import equations
 from unisono._src.foundation import jax_internals
+from unisono._src.foundation.jax_internals import ClosedProgram
 from unisono._src.servers import update_parts
 from unisono._src.state import remote_state, rows
-from unisono._src.state.remote_state import ClosedProgram
 from unisono._src.state.storage import Cell
 
 if TYPE_CHECKING:
-    from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
+    from jax.extend.core import JaxprEqn, Literal, Var
 
 
 @final
@@ -52,7 +52,7 @@ def split(closed: ClosedProgram, name: str) -> list[Stage]:
     """
     if equations.find_equation(closed.jaxpr, rows.lookup_p) is None:
         return [Stage(closed, ())]
-    closed = equations.inline(cast("ClosedJaxpr", closed))
+    closed = equations.inline(closed)
     jaxpr = closed.jaxpr
     # The level of a value: how many times rows must be fetched before it can be
     # computed. Lookups of one level are asked for together.
@@ -103,8 +103,7 @@ def _program(
     jaxpr = update_parts.select_equations(closed, inputs, outputs, equations).jaxpr
     every = [True] * len(jaxpr.outvars)
     jaxpr, _ = partial_eval.dce_jaxpr(jaxpr, every, instantiate=True)
-    made: ClosedProgram = jax_internals.ClosedJaxpr(jaxpr, closed.consts)
-    return made
+    return jax_internals.ClosedJaxpr(jaxpr, closed.consts)
 
 
 @final

@@ -20,7 +20,8 @@ from unisono._src.execution.sharded_update import ELEMENTWISE
 if TYPE_CHECKING:
     from jax.extend.core import JaxprEqn, Literal, Var
 
-    from unisono._src.state.remote_state import ClosedProgram, UpdateFunction
+    from unisono._src.foundation.jax_internals import ClosedProgram
+    from unisono._src.state.remote_state import UpdateFunction
 
 # What a row without a gradient has: zeros, or something that is not followed. A number
 # stands for what the cell at that place had before.
@@ -99,9 +100,7 @@ def _walk(
     gradient: int,
 ) -> list[_Mark | None]:
     """Return the marks of the results of an update."""
-    if len(whole.jaxpr.eqns) != len(part.jaxpr.eqns):
-        raise _NotByRows
-    if not jaxpr_equality.is_same_data(whole.consts, part.consts):
+    if not jaxpr_equality.has_same_operations(whole, part):
         raise _NotByRows
     marks: dict[Var, _Mark] = {
         v: _Mark(True, i)
@@ -110,7 +109,6 @@ def _walk(
     }
     marks[whole.jaxpr.invars[count + gradient]] = _Mark(True, _ZERO)
     for a, b in zip(whole.jaxpr.eqns, part.jaxpr.eqns, strict=True):
-        _check_alike(a, b)
         given = [_mark_of(v, marks) for v in a.invars]
         found = _result(a, given)
         # Parameters may depend on the number of rows only where rows are followed.
@@ -129,20 +127,6 @@ def _mark_of(v: Var | Literal, marks: dict[Var, _Mark]) -> _Mark | None:
         if equations.aval_of(v).size == 1
         else None
     )
-
-
-def _check_alike(a: JaxprEqn, b: JaxprEqn) -> None:
-    """Raise unless two equations are the same but for the number of rows."""
-    if a.primitive is not b.primitive or len(a.invars) != len(b.invars):
-        raise _NotByRows
-    for x, y in zip(a.invars, b.invars, strict=True):
-        if equations.is_literal(x) and equations.is_literal(y):
-            is_alike = jaxpr_equality.is_same_data(x.val, y.val)
-        else:
-            known = [equations.is_literal(v) for v in (x, y)]
-            is_alike = known[0] == known[1]
-        if not is_alike:
-            raise _NotByRows
 
 
 def _result(eqn: JaxprEqn, given: list[_Mark | None]) -> _Mark | None:

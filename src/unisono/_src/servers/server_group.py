@@ -18,6 +18,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from unisono._src.foundation import ambient, errors
+from unisono._src.foundation.jax_internals import ClosedProgram
 from unisono._src.servers import carrier as carrier_lib
 from unisono._src.servers import (
     lookups,
@@ -126,9 +127,7 @@ class ServerGroup(server_files.SavingServers):
             cell.home = self.place(cell)
         self.create(cell, value)
 
-    def stage(
-        self, closed: remote_state.ClosedProgram, name: str
-    ) -> lookups.StagedProgram:
+    def stage(self, closed: ClosedProgram, name: str) -> lookups.StagedProgram:
         """Returns a program that looks rows up as a function; see `RemoteState`."""
         return lookups.StagedProgram(closed, name)
 

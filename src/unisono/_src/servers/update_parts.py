@@ -22,7 +22,8 @@ from unisono._src.foundation import ambient, jax_internals
 if TYPE_CHECKING:
     from jax.extend.core import JaxprEqn, Literal, Var
 
-    from unisono._src.state.remote_state import ClosedProgram, UpdateFunction
+    from unisono._src.foundation.jax_internals import ClosedProgram
+    from unisono._src.state.remote_state import UpdateFunction
 
 
 class CannotBeCutError(NotImplementedError):
@@ -201,8 +202,7 @@ def select_equations(
     jaxpr = closed.jaxpr.replace(
         invars=list(inputs), outvars=list(outputs), eqns=list(equations)
     )
-    made: ClosedProgram = jax_internals.ClosedJaxpr(jaxpr, closed.consts)
-    return made
+    return jax_internals.ClosedJaxpr(jaxpr, closed.consts)
 
 
 def _drop_unused(closed: ClosedProgram, fixed: int) -> tuple[ClosedProgram, list[bool]]:

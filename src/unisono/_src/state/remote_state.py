@@ -11,16 +11,16 @@ import dataclasses
 import pathlib
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Any, final
 
 from unisono._src.foundation import row_files
 
 if TYPE_CHECKING:
     import jax
     import optax
-    from jax.extend.core import Jaxpr
     from jax.typing import ArrayLike
 
+    from unisono._src.foundation.jax_internals import ClosedProgram
     from unisono._src.state.storage import Cell
     from unisono._src.state.variables import Variable
 
@@ -43,22 +43,6 @@ class Home:
     key: str
     servers: tuple[int, ...]
     workers: int = 0
-
-
-class ClosedProgram(Protocol):
-    """A closed jaxpr. Its class has another name from JAX 0.12 on."""
-
-    @property
-    def jaxpr(self) -> Jaxpr:
-        """The program, whose constants are inputs."""
-
-    @property
-    def consts(self) -> Sequence[Any]:
-        """The values of its constants."""
-
-    @property
-    def in_avals(self) -> Sequence[Any]:
-        """The shapes and types of its inputs."""
 
 
 @final
