@@ -6,6 +6,7 @@ import pytest
 
 import unisono
 from unisono import distribute
+from unisono._src.servers.ray import library
 
 
 @pytest.mark.parametrize(
@@ -26,3 +27,13 @@ def test_without_ray_the_error_says_what_to_install(monkeypatch, start):
     )
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'unisono\[ray\]'"):
         start(cluster)
+
+
+@pytest.mark.parametrize("module", library.PRIVATE)
+def test_ray_has_every_private_name_that_is_used(module):
+    pytest.importorskip("ray")
+    library.load()
+    names, why = library.PRIVATE[module]
+    found = library.load_private(module)
+    missing = [name for name in names if not hasattr(found, name)]
+    assert not missing, f"this Ray has dropped {missing} of {module}: {why}."

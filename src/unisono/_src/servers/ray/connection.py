@@ -236,13 +236,13 @@ def _patch_ray(is_local: bool) -> Iterator[None]:
     Ray would print the logs of lost nodes, which the carrier's errors report already.
     And it would replace a loopback address by the machine's own.
     """
-    import ray._private.services as services
-    import ray._private.worker as worker
+    services = library.load_private("ray._private.services")
+    worker = library.load_private("ray._private.worker")
 
     def ignore_errors(_: Any, is_stopped: threading.Event) -> None:
         is_stopped.wait()
 
-    # Private names of Ray (decision 0027); the tests would tell if one were gone.
+    # See decision 0027.
     before = worker.listen_error_messages, services.resolve_ip_for_localhost
     worker.listen_error_messages = ignore_errors
     if is_local:
@@ -278,7 +278,7 @@ def _set_environment(token: str | None) -> Iterator[None]:
 
 def _read_settings() -> None:
     """Lets Ray's native part read the environment anew."""
-    native = library.load_native()
+    native = library.load_private("ray._raylet")
     native.Config.initialize("")
     native.AuthenticationTokenLoader.instance().reset_cache()
 
@@ -321,7 +321,7 @@ def _check_token(address: str) -> None:
     import ray.exceptions
 
     try:
-        library.load_native().GcsClient(address=address)
+        library.load_private("ray._raylet").GcsClient(address=address)
     except ray.exceptions.AuthenticationError as error:
         raise PermissionError(
             f"The cluster of Ray at {address} does not accept this process's token. "

@@ -1,11 +1,32 @@
-"""The package Ray, or an error that says how to install it."""
+"""The package Ray, or an error that says how to install it; and its private names.
+
+The process of a node (`node_process`) does not load unisono, so it takes its one
+private name of Ray by itself.
+"""
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import types
 from typing import Any
+
+# Modules of Ray that are private, the names that are used of each, and what for.
+PRIVATE = {
+    "ray._raylet": (
+        ("AuthenticationTokenLoader", "Config", "GcsClient"),
+        "the token of a cluster: read anew, and tried before the program connects",
+    ),
+    "ray._private.services": (
+        ("resolve_ip_for_localhost",),
+        "replaced while a program connects: it would give up the loopback address",
+    ),
+    "ray._private.worker": (
+        ("listen_error_messages",),
+        "replaced while a program connects: it would print the logs of lost nodes",
+    ),
+}
 
 
 def load() -> types.ModuleType:
@@ -34,9 +55,7 @@ def load() -> types.ModuleType:
     return found
 
 
-def load_native() -> Any:
-    """Returns Ray's native module, with functions that Ray's Python lacks."""
-    # Private, and all that has them; Ray 2.60 has it.
-    from ray import _raylet
-
-    return _raylet
+def load_private(module: str) -> Any:
+    """Returns one of the modules of `PRIVATE`; Ray 2.60 has all of them."""
+    assert module in PRIVATE
+    return importlib.import_module(module)
