@@ -1,5 +1,6 @@
 """Programs that want Ray where it is not installed."""
 
+import importlib.util
 import sys
 
 import pytest
@@ -29,9 +30,9 @@ def test_without_ray_the_error_says_what_to_install(monkeypatch, start):
         start(cluster)
 
 
+@pytest.mark.skipif(not importlib.util.find_spec("ray"), reason="needs Ray")
 @pytest.mark.parametrize("module", library.PRIVATE)
 def test_ray_has_every_private_name_that_is_used(module):
-    pytest.importorskip("ray")
     library.load()
     names, why = library.PRIVATE[module]
     found = library.load_private(module)
