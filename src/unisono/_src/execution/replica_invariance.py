@@ -130,7 +130,7 @@ class Invariance:
 EQUALISING = {"psum", "pmax", "pmin", "all_gather", "psum_invariant"}
 _SEPARATING = {"axis_index", "ppermute", "all_to_all", "reduce_scatter",
                "pure_callback", "io_callback", *EQUALISING}  # fmt: skip
-_COLLECTIVES = {*EQUALISING, "ppermute", "all_to_all", "reduce_scatter"}
+COLLECTIVES = {*EQUALISING, "ppermute", "all_to_all", "reduce_scatter"}
 
 
 def may_separate(eqn: JaxprEqn) -> bool:
@@ -142,4 +142,4 @@ def may_separate(eqn: JaxprEqn) -> bool:
 
 def communicates(jaxpr: Jaxpr) -> bool:
     """Whether replicas meet in a collective somewhere in a program."""
-    return any(e.primitive.name in _COLLECTIVES for e in equations.walk(jaxpr))
+    return any(e.primitive.name in COLLECTIVES for e in equations.walk(jaxpr))
