@@ -599,6 +599,31 @@ def notes(s, w, rounds=20):
     return [[[json.loads(n) for n in r] for r in found], len(set(totals)), alone]
 
 
+def invalid_numbers(s, w):
+    """What workers tell of a step in which the last replica divides zero by zero."""
+    with s.scope():
+        v = tf.Variable(1.0, aggregation=AGG.MEAN, name="v")
+
+    @tf.function
+    def step(x):
+        def f(y):
+            ratio = y / y
+            v.assign_add(jnp.mean(ratio))
+            return jnp.sum(y)
+
+        return s.reduce(SUM, s.run(f, args=(x,)), axis=None)
+
+    def batch(context):
+        last = context.replica_id_in_sync_group == s.num_replicas_in_sync - 1
+        return jnp.array([1.0, 2.0, 0.0 if last else 3.0])
+
+    make = s.experimental_distribute_values_from_function
+    line = invalid_numbers.__code__.co_firstlineno + 8
+    with jax.debug_nans(True):
+        told = attempt(lambda: step(make(batch)))
+        return told, line, plain(step(make(lambda _: jnp.ones(3)))), parts(v)
+
+
 class Fatal(Exception):
     """Ends a worker, as an exception that nobody catches does."""
 

@@ -315,3 +315,21 @@ def test_copies_that_differ_between_workers_are_not_saved(group, tmp_path):
         assert "same" not in told[1]
         assert has_first
         assert not has_second
+
+
+def test_the_worker_whose_replica_made_it_names_where_a_number_is_not_finite(group):
+    first, second = group.call("invalid_numbers")
+    file = scenarios.__file__
+    for (kind, text), line, total, copies in (first, second):
+        assert kind == "FloatingPointError"
+        assert text.startswith("'step' computed a number that is not finite. ")
+        assert f"psum at {file}:{line + 1}" in text
+        # The step changed nothing, and goes on with other numbers.
+        assert (total, copies) == (3.0 * replicas(group), [2.0] * group.devices)
+    (_, text), line, *_ = second
+    number = replicas(group) - 1
+    assert f"on replica {number} as the result of div at {file}:{line}, " in text
+    assert "float32[3], at position [2], which is example 2 of 3." in text
+    (_, text), *_ = first
+    assert "Nothing that this worker computes before the workers exchange" in text
+    assert "Either the message of another worker names" in text

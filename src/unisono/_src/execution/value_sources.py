@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 EQUALISING = {"psum", "pmax", "pmin", "all_gather", "psum_invariant"}
 _EXCHANGING = {"ppermute", "all_to_all", "reduce_scatter"}
 SEPARATING = {*_EXCHANGING, "axis_index", "pure_callback", "io_callback"}
-_COLLECTIVES = {*EQUALISING, *_EXCHANGING}
+COLLECTIVES = {*EQUALISING, *_EXCHANGING}
 
 
 def communicates(jaxpr: Jaxpr) -> bool:
     """Whether replicas meet in a collective somewhere in a program."""
-    return any(e.primitive.name in _COLLECTIVES for e in equations.walk(jaxpr))
+    return any(e.primitive.name in COLLECTIVES for e in equations.walk(jaxpr))
 
 
 def union(sources: Iterable[int]) -> int:
