@@ -16,7 +16,7 @@ import pytest
 import unisono as uni
 from tests import machine
 from tests.threads import at_once
-from unisono._src.execution import kept_programs
+from unisono._src.execution import program_cache
 
 context = uni.distribute.get_replica_context
 
@@ -436,7 +436,7 @@ def test_threads_that_call_a_new_function_take_an_element_each():
 
 
 def test_a_trace_that_waits_for_a_thread_that_waits_for_it_ends(monkeypatch):
-    monkeypatch.setattr(kept_programs, "_TRACE_SECONDS", 0.1)
+    monkeypatch.setattr(program_cache, "_TRACE_SECONDS", 0.1)
     seen = []
 
     @uni.function

@@ -21,7 +21,7 @@ import jax
 from unisono._src.execution import (
     concrete_function,
     host_inputs,
-    kept_programs,
+    program_cache,
     programs,
     signature,
     traced_function,
@@ -78,7 +78,7 @@ def run_functions_eagerly(run_eagerly: bool) -> None:
     """
     _Mode.is_eager = bool(run_eagerly)
     # The short way of a call must not be taken; compiled calls find it again.
-    kept_programs.forget_last_calls()
+    program_cache.forget_last_calls()
 
 
 def functions_run_eagerly() -> bool:
@@ -144,10 +144,10 @@ class Function(Generic[_P, _R_co]):
         self.input_signature = input_signature
         # For methods: by id of the object, a weak reference to it and its function.
         self._bound: dict[int, tuple[Any, Function[..., Any]]] = {}
-        self._kept = kept_programs.KeptPrograms(
-            kept_programs.Limit(self.python_function, max_programs)
+        self._programs = program_cache.ProgramCache(
+            program_cache.ProgramLimit(self.python_function, max_programs)
         )
-        self._last = kept_programs.LastCall()
+        self._last = program_cache.LastCall()
         self._by_strategy: weakref.WeakKeyDictionary[Any, Function[..., Any]] = (
             weakref.WeakKeyDictionary()
         )
@@ -212,7 +212,7 @@ class Function(Generic[_P, _R_co]):
         owner = None if frame.strategy is None else weakref.ref(frame.strategy)
         key = ((rest, more), owner, frame.mode)
         result: _R_co = self._dispatch(key, leaves, mesh, args, kwargs)
-        only = self._kept.find_only(key)
+        only = self._programs.find_only(key)
         usual = not (kwargs or _Mode.is_eager) and self.input_signature is None
         usual = usual and ambient.is_root()
         # With several programs for one signature the shapes decide; then the short way
@@ -224,9 +224,9 @@ class Function(Generic[_P, _R_co]):
         self, key: _Key, leaves: list[Any], mesh: _Mesh, args: _Args, kwargs: _Kwargs
     ) -> Any:
         """Run the program of a signature; trace it first if there is none."""
-        has_plan = self._kept.plans.get(key)
+        has_plan = self._programs.plans.get(key)
         # A function that takes elements is found by them, too, once they are pulled.
-        program = None if has_plan else self._kept.find(key, leaves)
+        program = None if has_plan else self._programs.find(key, leaves)
         if program is not None:
             return program.call(leaves)
         try:
@@ -252,7 +252,7 @@ class Function(Generic[_P, _R_co]):
 
     def _run_with_elements(self, key: _Key, leaves: list[Any], mesh: _Mesh) -> Any:
         """Run a call with the elements that it takes; put them back if it fails."""
-        feeds = host_inputs.IteratorFeeds(signature.find_iterators(key[0]), mesh)
+        feeds = host_inputs.ElementFeeds(signature.find_iterators(key[0]), mesh)
         try:
             program = self._find_or_trace(key, leaves, mesh, feeds)
             return program.call([*leaves, *feeds.arrays])
@@ -261,23 +261,19 @@ class Function(Generic[_P, _R_co]):
             raise
 
     def _find_or_trace(
-        self,
-        key: _Key,
-        leaves: list[Any],
-        mesh: _Mesh,
-        feeds: host_inputs.IteratorFeeds,
+        self, key: _Key, leaves: list[Any], mesh: _Mesh, feeds: host_inputs.ElementFeeds
     ) -> programs.Program:
         """Return the program of a call, and pull the elements that it takes."""
-        program = self._kept.find_fed(key, leaves, feeds)
+        program = self._programs.find_fed(key, leaves, feeds)
         if program is not None:
             return program
-        with self._kept.wait_for_traces():
+        with self._programs.wait_for_traces():
             # Another thread may have traced it meanwhile.
-            program = self._kept.find_fed(key, leaves, feeds)
+            program = self._programs.find_fed(key, leaves, feeds)
             if program is None:
                 # It pulls what it needs; each trace of a signature must take as many.
                 program = self._trace(key, leaves, mesh, feeds)
-                feeds.check_length(self._kept.plans.setdefault(key, feeds.plan[:]))
+                feeds.check_length(self._programs.plans.setdefault(key, feeds.plan[:]))
         return program
 
     def _run_on_host(self, args: _Args, kwargs: _Kwargs) -> _R_co:
@@ -318,7 +314,7 @@ class Function(Generic[_P, _R_co]):
                 # The oldest one: dicts keep the order of insertion.
                 self._host_runs.pop(next(iter(self._host_runs), None), None)
             made = Function(unchanged_arguments.give_copies(fn))
-            made._kept.limit = self._kept.limit
+            made._programs.limit = self._programs.limit
             # Another thread may have made one meanwhile; all must use the same.
             made = self._host_runs.setdefault(key, made)
         return made
@@ -326,11 +322,7 @@ class Function(Generic[_P, _R_co]):
     # Tracing.
 
     def _trace(
-        self,
-        key: _Key,
-        leaves: list[Any],
-        mesh: _Mesh,
-        feeds: host_inputs.IteratorFeeds,
+        self, key: _Key, leaves: list[Any], mesh: _Mesh, feeds: host_inputs.ElementFeeds
     ) -> programs.Program:
         """Trace the function, and return the program that serves the trace."""
         self._traces += 1
@@ -348,7 +340,7 @@ class Function(Generic[_P, _R_co]):
         found.name = getattr(self, "__name__", found.name)
         # Without elements this is `key`, by which `_call` looks for the program.
         key = ((*key[0], *feeds.parts), *key[1:])
-        return self._kept.add(key, traced_function.aval_key(given), found)
+        return self._programs.add(key, traced_function.aval_key(given), found)
 
     def for_strategy(self, strategy: Any) -> Function[..., Any]:
         """Return the compiled function that runs this one on every replica.
@@ -379,7 +371,7 @@ class Function(Generic[_P, _R_co]):
 
             run.__name__ = f"run_{getattr(body, '__name__', 'function')}"
             made = Function(run)
-            made._kept.limit = self._kept.limit
+            made._programs.limit = self._programs.limit
             made._topology = getattr(strategy.extended, "_topology", None)
             if made._topology is not None and made._topology.is_one_device:
                 made._topology = None
@@ -441,7 +433,7 @@ class Function(Generic[_P, _R_co]):
             signature.flatten(kwargs, leaves, mesh),
         )
         owner = None if frame.strategy is None else weakref.ref(frame.strategy)
-        feeds = host_inputs.IteratorFeeds(signature.find_iterators(rest), mesh)
+        feeds = host_inputs.ElementFeeds(signature.find_iterators(rest), mesh)
         try:
             key = (rest, owner, frame.mode)
             program = self._find_or_trace(key, leaves, mesh, feeds)
@@ -568,7 +560,7 @@ class Function(Generic[_P, _R_co]):
 
     def _wrap_method(self, method: Callable[..., Any]) -> Function[..., Any]:
         """Return a function of a bound method, with the options of this one."""
-        return Function(method, self.input_signature, None, self._kept.limit.count)
+        return Function(method, self.input_signature, None, self._programs.limit.count)
 
     def __repr__(self) -> str:
         name = getattr(self, "__name__", repr(self.python_function))

@@ -136,7 +136,7 @@ class IteratorHandle:
 
 
 @final
-class IteratorFeeds:
+class ElementFeeds:
     """The elements that a call takes from iterators, in the order in which it does.
 
     A trace takes the elements that were pulled for the call. If it asks for more, they

@@ -193,7 +193,7 @@ def trace(
     leaves: Sequence[Any],
     mesh: _Mesh,
     may_create: bool,
-    feeds: host_inputs.IteratorFeeds,
+    feeds: host_inputs.ElementFeeds,
 ) -> TracedFunction:
     """Trace a Python function by running it once on abstract values.
 
@@ -238,7 +238,7 @@ def _trace_with(
     leaves: Sequence[Any],
     mesh: _Mesh,
     may_create: bool,
-    feeds: host_inputs.IteratorFeeds,
+    feeds: host_inputs.ElementFeeds,
     versions: trace_versions.Versions,
 ) -> TracedFunction:
     """Trace a function under the given versions of variables."""

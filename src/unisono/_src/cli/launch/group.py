@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any, final
 
-from unisono._src.cli.launch import output, remains, worker_process
+from unisono._src.cli.launch import output, process_cleanup, worker_process
 from unisono._src.cluster import launcher_pipes, paused_processes
 
 # Seconds between two looks at the workers.
@@ -421,14 +421,14 @@ class _CleanupProcess:
 
     def __enter__(self) -> _CleanupProcess:
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", remains.__file__],
+            [sys.executable, "-I", "-S", process_cleanup.__file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             # A signal to the launcher's group, such as Ctrl-C, does not reach it; and a
             # launcher in which this one runs as a worker does not end it.
             start_new_session=True,
-            env={k: v for k, v in os.environ.items() if k != remains.MARK},
+            env={k: v for k, v in os.environ.items() if k != process_cleanup.MARK},
             text=True,
         )
         return self

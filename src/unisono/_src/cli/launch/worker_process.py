@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from typing import final
 
-from unisono._src.cli.launch import remains
+from unisono._src.cli.launch import process_cleanup
 from unisono._src.cluster import launcher_pipes, paused_processes
 
 _BOOTSTRAP = str(pathlib.Path(__file__).with_name("child.py"))
@@ -149,7 +149,7 @@ class WorkerProcess:
                     **command.env,
                     launcher_pipes.PROGRESS_VARIABLE: str(writer),
                     launcher_pipes.NEWS_VARIABLE: launcher_pipes.name_pipe(messages),
-                    remains.MARK: self.mark,
+                    process_cleanup.MARK: self.mark,
                 },
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -232,7 +232,7 @@ class WorkerProcess:
             return []
         if not self._has_ended():
             return []
-        remains.clear(self.pid, self.mark)
+        process_cleanup.clear(self.pid, self.mark)
         self.code = self._process.wait()
         self.ended = time.monotonic()
         os.close(self._messages)
@@ -288,7 +288,7 @@ class WorkerProcess:
         if self.code is None:
             # Just after the start the worker may not lead its session yet.
             self.send(signal.SIGKILL)
-            remains.kill(self.pid, self.mark)
+            process_cleanup.kill(self.pid, self.mark)
 
 
 # In bytes: a longer line is cut.

@@ -21,7 +21,7 @@ from unisono._src.state.variables import Variable
 
 
 @final
-class _FlaxVariable(library_hooks.LibraryVariable):
+class _SavedFlaxVariable(library_hooks.LibraryVariable):
     """An NNX variable as a checkpoint sees it, whether made in a scope or not."""
 
     @property
@@ -68,10 +68,12 @@ class _FlaxVariable(library_hooks.LibraryVariable):
 
 # The object for each variable, by the variable's id, so that a variable that two paths
 # lead to is saved once. An entry holds its variable, so its id cannot be given away.
-_known: weakref.WeakValueDictionary[int, _FlaxVariable] = weakref.WeakValueDictionary()
+_known: weakref.WeakValueDictionary[int, _SavedFlaxVariable] = (
+    weakref.WeakValueDictionary()
+)
 
 
-def _hold(variable: nnx.Variable[Any]) -> _FlaxVariable | None:
+def _hold(variable: nnx.Variable[Any]) -> _SavedFlaxVariable | None:
     """Return the object that stands for a variable, or None if it is no state."""
     if isinstance(variable, variables.TRANSIENT):
         return None
@@ -80,7 +82,7 @@ def _hold(variable: nnx.Variable[Any]) -> _FlaxVariable | None:
         return None
     found = _known.get(id(variable))
     if found is None:
-        found = _known[id(variable)] = _FlaxVariable(variable)
+        found = _known[id(variable)] = _SavedFlaxVariable(variable)
     return found
 
 

@@ -63,7 +63,7 @@ _KINDS = (*_NODES, keras.Variable)
 
 
 @final
-class _KerasVariable(library_hooks.LibraryVariable):
+class _SavedKerasVariable(library_hooks.LibraryVariable):
     """A Keras variable as a checkpoint sees it, whether made in a scope or not."""
 
     @property
@@ -112,14 +112,16 @@ class _KerasVariable(library_hooks.LibraryVariable):
 
 # The object for each variable, by the variable's id, so that a variable that two paths
 # lead to is saved once. An entry holds its variable, so its id cannot be given away.
-_known: weakref.WeakValueDictionary[int, _KerasVariable] = weakref.WeakValueDictionary()
+_known: weakref.WeakValueDictionary[int, _SavedKerasVariable] = (
+    weakref.WeakValueDictionary()
+)
 
 
-def _hold(variable: KerasVariable) -> _KerasVariable:
+def _hold(variable: KerasVariable) -> _SavedKerasVariable:
     """Return the object that stands for a variable."""
     found = _known.get(id(variable))
     if found is None:
-        found = _known[id(variable)] = _KerasVariable(variable)
+        found = _known[id(variable)] = _SavedKerasVariable(variable)
     return found
 
 

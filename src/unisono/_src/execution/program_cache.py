@@ -1,4 +1,4 @@
-"""Keeps the compiled programs of a function, and warns when they get many."""
+"""The cache of a function's compiled programs, which warns when there are many."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _DroppedPrograms:
 
 
 @final
-class Limit:
+class ProgramLimit:
     """Limits how many programs a function keeps, and knows which it used last.
 
     The functions that are made of one function, for strategies or for what it runs on
@@ -67,7 +67,7 @@ class Limit:
         self._traces = 0
         # From the least to the most recently used, each with its place. It stays empty
         # without a limit. A place is weak, so that a function can go with its strategy.
-        self._by_age: dict[programs.Program, tuple[weakref.ref[KeptPrograms], Any]] = {}
+        self._by_age: dict[programs.Program, tuple[weakref.ref[ProgramCache], Any]] = {}
         # Threads may call at once.
         self._lock = threading.Lock()
 
@@ -100,7 +100,7 @@ class Limit:
             if place is not None:
                 self._by_age[program] = place
 
-    def add(self, program: programs.Program, kept: KeptPrograms, key: object) -> None:
+    def add(self, program: programs.Program, kept: ProgramCache, key: object) -> None:
         """Note a new program, and let those go that were not used for longest.
 
         Args:
@@ -128,7 +128,7 @@ class Limit:
 
 
 @final
-class KeptPrograms:
+class ProgramCache:
     """The programs of a function, by signature.
 
     Args:
@@ -139,7 +139,7 @@ class KeptPrograms:
         plans: by signature, which iterators a call takes elements from, in order.
     """
 
-    def __init__(self, limit: Limit) -> None:
+    def __init__(self, limit: ProgramLimit) -> None:
         self.limit = limit
         self.plans: dict[Any, list[Any]] = {}
         # Several if the function does other things for other shapes.
@@ -161,7 +161,7 @@ class KeptPrograms:
                 self._tracing.release()
 
     def find_fed(
-        self, key: Any, leaves: list[Any], feeds: host_inputs.IteratorFeeds
+        self, key: Any, leaves: list[Any], feeds: host_inputs.ElementFeeds
     ) -> programs.Program | None:
         """Return the program of a call, if there is one, and pull its elements.
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import unisono
-from unisono._src.execution import kept_programs, programs
+from unisono._src.execution import program_cache, programs
 
 
 @pytest.fixture
@@ -76,8 +76,8 @@ def test_jax_lets_go_of_what_it_compiled_for_a_program_that_is_not_kept():
 
 
 def test_jax_forgets_its_functions_after_many_programs_and_computes_on(monkeypatch):
-    monkeypatch.setattr(kept_programs, "_GROUP", 4)
-    monkeypatch.setattr(kept_programs._DroppedPrograms, "count", 0)
+    monkeypatch.setattr(program_cache, "_GROUP", 4)
+    monkeypatch.setattr(program_cache._DroppedPrograms, "count", 0)
     traces = []
 
     @jax.jit
