@@ -131,12 +131,9 @@ class _Numbering:
         self, jaxpr: Jaxpr, eqn: JaxprEqn, known: dict[Var, int], result: Var
     ) -> int:
         """Returns the number of one result of an equation with programs inside."""
-        inputs = [v for v in eqn.invars if not equations.is_literal(v)]
+        inputs = dict.fromkeys(equations.variables_of(eqn.invars))
         alone = jaxpr.replace(
-            constvars=[],
-            invars=list(dict.fromkeys(inputs)),
-            outvars=[result],
-            eqns=[eqn],
+            constvars=[], invars=list(inputs), outvars=[result], eqns=[eqn]
         )
         part, _ = partial_eval.dce_jaxpr(alone, [True])
         places = [

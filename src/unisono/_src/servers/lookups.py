@@ -60,7 +60,7 @@ def split(closed: ClosedProgram, name: str) -> list[Stage]:
     asked: dict[int, list[JaxprEqn]] = {}
     rest = []
     for eqn in jaxpr.eqns:
-        inputs = [v for v in eqn.invars if not equations.is_literal(v)]
+        inputs = equations.variables_of(eqn.invars)
         level = max([levels.get(v, 0) for v in inputs], default=0)
         if eqn.primitive is rows.lookup_p:
             asked.setdefault(level, []).append(eqn)

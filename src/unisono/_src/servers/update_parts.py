@@ -118,7 +118,7 @@ class _UpdatePartFinder:
         # What the worker can compute: whatever needs gradients only.
         self._known = {*self._gradients, *jaxpr.constvars}
         for eqn in jaxpr.eqns:
-            if all(v in self._known for v in _inputs(eqn)):
+            if all(v in self._known for v in equations.variables_of(eqn.invars)):
                 self._known.update(eqn.outvars)
         here = [v for v, h in zip(self._cells, homes, strict=True) if server in h]
         # What the server has, or can compute.
@@ -159,7 +159,7 @@ class _UpdatePartFinder:
 
     def _is_for_server(self, eqn: JaxprEqn) -> bool:
         """Whether the server computes an equation; else the worker does."""
-        missing = [v for v in _inputs(eqn) if v not in self._here]
+        missing = [v for v in equations.variables_of(eqn.invars) if v not in self._here]
         can_leave = bool(missing) and all(v in self._known for v in eqn.outvars)
         is_small = all(equations.aval_of(v).size <= 1 for v in missing)
         # Numbers travel, such as a norm; arrays stay where they are if they can.
@@ -186,10 +186,6 @@ class _UpdatePartFinder:
                 )
             self._here.add(v)
             self._sent[v] = None
-
-
-def _inputs(eqn: JaxprEqn) -> list[Var]:
-    return [v for v in eqn.invars if not equations.is_literal(v)]
 
 
 def select_equations(
