@@ -222,7 +222,7 @@ class Comparisons:
 
 
 @final
-class SharedPlan(nodes.Passing):
+class SharedPlan(nodes.SameCount, nodes.Passing):
     """A plan whose first elements are compared between workers."""
 
     comparisons: Comparisons
@@ -232,11 +232,6 @@ class SharedPlan(nodes.Passing):
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that compares what it reads first."""
         return self.comparisons.open(self.parent.cursor)
-
-    @property
-    def cardinality(self) -> int:
-        """Returns the cardinality of the plan."""
-        return self.parent.cardinality
 
 
 @final

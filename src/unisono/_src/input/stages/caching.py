@@ -220,7 +220,7 @@ class _Filling(cursors.Cursor):
 
 
 @final
-class FileCache(nodes.Passing):
+class FileCache(nodes.SameCount, nodes.Passing):
     """Keeps the elements of the first pass in a file."""
 
     filename: str
@@ -241,11 +241,6 @@ class FileCache(nodes.Passing):
                 advice="Remove it, and the next pass writes it anew.",
             )
         return _Filling(self)
-
-    @property
-    def cardinality(self) -> int:
-        """Returns the cardinality of the parent."""
-        return self.parent.cardinality
 
     def _check(self, element: object) -> None:
         """Raises `InvalidArgumentError` if an element cannot be of this dataset."""
