@@ -44,8 +44,8 @@ nitpick_ignore_regex = [
     (r"py:.*", r"[A-Za-z_]*"),
     (
         r"py:.*",
-        r"(jnp|argument_checks|nodes|variables|frames|storage|tensor_shape|topology|options|"
-        r"description|report|source_agreement)\..*",
+        r"(jnp|argument_checks|checks|elements|nodes|variables|frames|storage|"
+        r"tensor_shape|topology|options|description|report|source_agreement)\..*",
     ),
 ]
 suppress_warnings = ["misc.highlighting_failure"]

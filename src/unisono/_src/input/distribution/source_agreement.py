@@ -224,7 +224,7 @@ class Comparisons:
 
 
 @final
-class SharedPlan(nodes.UnchangedElements):
+class SharedPlan(nodes.SameCount, nodes.UnchangedElements):
     """A plan whose first elements are compared between workers."""
 
     comparisons: Comparisons
@@ -234,11 +234,6 @@ class SharedPlan(nodes.UnchangedElements):
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that compares what it reads first."""
         return self.comparisons.open(self.parent.cursor)
-
-    @property
-    def cardinality(self) -> int:
-        """Returns the cardinality of the plan."""
-        return self.parent.cardinality
 
 
 @final

@@ -159,6 +159,15 @@ class Unary(Node, abc.ABC):
     parent: Node
 
 
+class SameCount(Unary, abc.ABC):
+    """A node with as many elements as its parent; abstract."""
+
+    @property
+    def cardinality(self) -> int:
+        """Returns the cardinality of the parent."""
+        return self.parent.cardinality
+
+
 class UnchangedElements(Unary, abc.ABC):
     """A node that returns elements of its parent unchanged, maybe not all; abstract."""
 
@@ -206,15 +215,10 @@ class Selecting(UnchangedElements, Indexed, abc.ABC):
         return self.select_cursor(self.parent.indices)
 
 
-class AllElements(Selecting, abc.ABC):
+class AllElements(SameCount, Selecting, abc.ABC):
     """A node that returns all elements of its parent, in any order; abstract."""
 
     keeps_spec = True
-
-    @property
-    def cardinality(self) -> int:
-        """Returns the cardinality of the parent."""
-        return self.parent.cardinality
 
 
 @final

@@ -220,7 +220,7 @@ class _FileCacheWriter(cursors.Cursor):
 
 
 @final
-class FileCache(nodes.UnchangedElements):
+class FileCache(nodes.SameCount, nodes.UnchangedElements):
     """Keeps the elements of the first pass in a file."""
 
     filename: str
@@ -241,11 +241,6 @@ class FileCache(nodes.UnchangedElements):
                 advice="Remove it, and the next pass writes it anew.",
             )
         return _FileCacheWriter(self)
-
-    @property
-    def cardinality(self) -> int:
-        """Returns the cardinality of the parent."""
-        return self.parent.cardinality
 
     def _check(self, element: object) -> None:
         """Raises `InvalidArgumentError` if an element cannot be of this dataset."""

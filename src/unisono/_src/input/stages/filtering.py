@@ -70,16 +70,12 @@ class Filter(nodes.UnchangedElements):
 
     predicate: Callable[..., Any]
     makes_new = None
+    cardinality = nodes.UNKNOWN
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that asks the predicate about each element."""
         predicate = first_elements.watch_answers(self, self.predicate)
         return _Filtered(self.parent.cursor(), predicate)
-
-    @property
-    def cardinality(self) -> int:
-        """Returns `UNKNOWN`: only reading tells."""
-        return nodes.UNKNOWN
 
     def __str__(self) -> str:
         return f"Filter({getattr(self.predicate, '__name__', 'predicate')})"
@@ -110,15 +106,11 @@ class TakeWhile(nodes.UnchangedElements):
     """The elements before the first for which a predicate returns False."""
 
     predicate: Callable[..., Any]
+    cardinality = nodes.UNKNOWN
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that stops before that element."""
         return _TakeWhileCursor(self.parent.cursor(), self.predicate)
-
-    @property
-    def cardinality(self) -> int:
-        """Returns `UNKNOWN`: only reading tells."""
-        return nodes.UNKNOWN
 
 
 def _content(x: object) -> object:
@@ -173,17 +165,14 @@ class _UniqueCursor(cursors.UnaryCursor):
 class UniqueElements(nodes.UnchangedElements):
     """The elements that did not come before, each once."""
 
+    cardinality = nodes.UNKNOWN
+
     def __str__(self) -> str:
         return "Unique"
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that remembers the elements."""
         return _UniqueCursor(self.parent.cursor())
-
-    @property
-    def cardinality(self) -> int:
-        """Returns `UNKNOWN`: only reading tells."""
-        return nodes.UNKNOWN
 
 
 @final

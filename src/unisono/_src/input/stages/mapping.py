@@ -258,7 +258,7 @@ def _cores() -> int:
 
 
 @final
-class Map(nodes.Unary, nodes.ChangedByReading):
+class Map(nodes.SameCount, nodes.ChangedByReading):
     """The results of a function of every element.
 
     Attributes:
@@ -282,11 +282,6 @@ class Map(nodes.Unary, nodes.ChangedByReading):
         if self.parallel == AUTOTUNE:
             return _Tuned(source, self.fn)
         return _Threaded(source, self.fn, self.parallel)
-
-    @property
-    def cardinality(self) -> int:
-        """Returns the cardinality of the parent."""
-        return self.parent.cardinality
 
     def make_sample(self) -> nodes.Node:
         """Returns the same map in this process: one element needs no other process."""
@@ -419,7 +414,7 @@ class _Scanned(cursors.FunctionCursor):
 
 
 @final
-class Scan(nodes.Unary):
+class Scan(nodes.SameCount):
     """The results of a function of every element and a carried state.
 
     Attributes:
@@ -434,11 +429,6 @@ class Scan(nodes.Unary):
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that carries the state."""
         return _Scanned(self.parent.cursor(), self)
-
-    @property
-    def cardinality(self) -> int:
-        """Returns the cardinality of the parent."""
-        return self.parent.cardinality
 
     def call(self, state: object, element: object) -> tuple[Any, Any]:
         """Returns the next state and the new element.
