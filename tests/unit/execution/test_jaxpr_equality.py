@@ -70,6 +70,8 @@ def test_other_operations_operands_or_lengths_differ():
         (lambda x: jnp.sin(x) if x.size > 3 else jnp.cos(x), False),
         (lambda x: x * np.arange(x.size), False),
         (lambda x: x - 2.0 if x.size > 3 else 2.0 - x, False),
+        (lambda x: x - x * x if x.size > 3 else x * x - x, False),
+        (lambda x: [x, x + 1] if x.size > 3 else [x + 1, x], False),
         (lambda x: [x, 0.0] if x.size > 3 else [x, 1.0], False),
         (lambda x: [x] if x.size > 3 else [x, x], False),
         (lambda x: jnp.concatenate([x] * x.size), False),

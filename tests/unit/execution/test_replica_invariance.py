@@ -34,6 +34,9 @@ def reduce(x):
         (lambda s, o: jax.lax.cond(o[0] > 0, lambda: s, lambda: s * 2), False),
         (lambda s, o: jax.lax.scan(lambda c, x: (c + x, x), 0.0, s)[0], True),
         (lambda s, o: jax.lax.scan(lambda c, x: (c + x, x), 0.0, o)[0], False),
+        # Without a turn, the result is what the loop was given.
+        (lambda s, o: jax.lax.scan(lambda c, x: (s, x), o, None, 1)[0], True),
+        (lambda s, o: jax.lax.scan(lambda c, x: (s, x), o, None, 0)[0], False),
         (
             lambda s, o: jax.lax.scan(lambda c, x: (c + reduce(x), x), 0.0, o)[0],
             True,

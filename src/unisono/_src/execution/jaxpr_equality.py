@@ -30,11 +30,9 @@ def is_same(a: ClosedProgram, b: ClosedProgram) -> bool:
 
 def _is_same_jaxpr(a: Jaxpr, b: Jaxpr) -> bool:
     """Whether two programs are equal up to the names of their variables."""
-    heads = [(j.constvars, j.invars) for j in (a, b)]
-    if len(a.eqns) != len(b.eqns) or _lengths(heads[0]) != _lengths(heads[1]):
+    names = _match_inputs(a, b)
+    if names is None:
         return False
-    # The variable of `b` that stands where each variable of `a` stands.
-    names = dict(zip([*a.constvars, *a.invars], [*b.constvars, *b.invars], strict=True))
     for x, y in zip(a.eqns, b.eqns, strict=True):
         if x.primitive is not y.primitive or len(x.outvars) != len(y.outvars):
             return False
@@ -49,47 +47,50 @@ def _lengths(head: tuple[Sequence[object], Sequence[object]]) -> list[int]:
 
 
 def _are_same_atoms(
-    a: Sequence[equations.Atom], b: Sequence[equations.Atom], names: _Names
+    a: Sequence[equations.Atom],
+    b: Sequence[equations.Atom],
+    names: _Names,
+    has_shapes: bool = True,
 ) -> bool:
+    """Whether operands are equal; with `has_shapes`, in shape and type, too."""
     return len(a) == len(b) and all(
-        _is_same_atom(x, y, names) for x, y in zip(a, b, strict=True)
+        _is_same_atom(x, y, names) and (x.aval == y.aval or not has_shapes)
+        for x, y in zip(a, b, strict=True)
     )
 
 
 def _is_same_atom(x: equations.Atom, y: equations.Atom, names: _Names) -> bool:
     """Whether two operands are equal constants, or variables that correspond."""
-    if x.aval != y.aval:
-        return False
     if equations.is_literal(x):
         return equations.is_literal(y) and _is_same_value(x.val, y.val)
     return names.get(x) is y
 
 
 def has_same_operations(a: ClosedProgram, b: ClosedProgram) -> bool:
-    """Whether two programs do the same operations with the same constants.
+    """Whether two programs do the same operations with the same values.
 
     Shapes may differ, and so may all other parameters of the operations.
     """
     x, y = a.jaxpr, b.jaxpr
-    if len(x.eqns) != len(y.eqns) or not _are_all_same(a.consts, b.consts):
+    names = _match_inputs(x, y)
+    if names is None or not _are_all_same(a.consts, b.consts):
         return False
-    return _have_same_literals(x.outvars, y.outvars) and all(
-        e.primitive is f.primitive and _have_same_literals(e.invars, f.invars)
-        for e, f in zip(x.eqns, y.eqns, strict=True)
-    )
+    for e, f in zip(x.eqns, y.eqns, strict=True):
+        if e.primitive is not f.primitive or len(e.outvars) != len(f.outvars):
+            return False
+        if not _are_same_atoms(e.invars, f.invars, names, has_shapes=False):
+            return False
+        names.update(zip(e.outvars, f.outvars, strict=True))
+    return _are_same_atoms(x.outvars, y.outvars, names, has_shapes=False)
 
 
-def _have_same_literals(
-    a: Sequence[equations.Atom], b: Sequence[equations.Atom]
-) -> bool:
-    """Whether the same operands are written into two programs, with equal values."""
-    if [*map(equations.is_literal, a)] != [*map(equations.is_literal, b)]:
-        return False
-    return all(
-        _is_same_value(x.val, y.val)
-        for x, y in zip(a, b, strict=True)
-        if equations.is_literal(x) and equations.is_literal(y)
-    )
+def _match_inputs(a: Jaxpr, b: Jaxpr) -> _Names | None:
+    """Return the inputs of one program by those of another; None if they do not fit."""
+    heads = [(j.constvars, j.invars) for j in (a, b)]
+    if len(a.eqns) != len(b.eqns) or _lengths(heads[0]) != _lengths(heads[1]):
+        return None
+    pairs = zip([*a.constvars, *a.invars], [*b.constvars, *b.invars], strict=True)
+    return dict(pairs)
 
 
 def has_same_params(x: JaxprEqn, y: JaxprEqn) -> bool:

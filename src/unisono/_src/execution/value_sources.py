@@ -84,7 +84,9 @@ class SourceWalk(abc.ABC):
         if name == "scan":
             consts, carried = equations.scan_counts(eqn)
             body = eqn.params["jaxpr"].jaxpr
-            return self._follow_turns(body, given, consts, carried)[1]
+            carry, out = self._follow_turns(body, given, consts, carried)
+            # Without any turn, the results are what the loop was given.
+            return out if eqn.params["length"] else [*carry, *out[carried:]]
         if name == "while":
             return self._follow_while(eqn, given)
         called = equations.called_program(eqn)
