@@ -45,8 +45,15 @@ class StepLabels:
         return None if found is None else found[0]
 
     def find_number(self, leaves: Sequence[equations.HasShape]) -> jax.Array:
-        """Return a number that stands for the label, on the devices of the program."""
-        return self._labels[_shapes_of(leaves)][1]
+        """Return a number that stands for the label, on the devices of the program.
+
+        Args:
+            leaves: arguments of a call that has a label.
+        """
+        labels = self._labels
+        if len(labels) == 1:  # A step asks each time, and most have one label only.
+            return next(iter(labels.values()))[1]
+        return labels[_shapes_of(leaves)][1]
 
     def make_number(self, text: str) -> jax.Array:
         """Return a number that stands for a text, on the devices of the program."""
