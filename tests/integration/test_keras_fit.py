@@ -1,6 +1,8 @@
 """Keras' compile, fit, evaluate and predict under strategies: one device's numbers."""
 
 import functools
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -531,11 +533,14 @@ def test_a_cleared_session_does_not_end_the_scope():
 
 def test_an_old_keras_is_refused_in_the_user_s_terms(monkeypatch):
     from unisono._src.foundation import library_hooks
-    from unisono._src.integrations.keras import scope
 
-    monkeypatch.setattr(keras, "__version__", "3.9.2")
+    # It has few of the names that newer ones have.
+    old = types.ModuleType("keras")
+    vars(old)["__version__"] = "3.9.2"
+    monkeypatch.setitem(sys.modules, "keras", old)
     integration = library_hooks.known["keras"]
-    monkeypatch.setitem(vars(integration), "hooks", scope.make_hooks())
+    monkeypatch.setitem(vars(integration), "hooks", integration.load())
+    assert list(uni.data.Dataset.range(2)) == [0, 1]
     with pytest.raises(RuntimeError, match=r"Keras 3\.13 or newer, but keras 3\.9\.2"):
         mirrored(2).scope().__enter__()
     assert not uni.distribute.has_strategy()

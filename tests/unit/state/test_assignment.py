@@ -203,3 +203,16 @@ def test_a_sum_of_whole_numbers_reads_as_it_was_assigned(value):
     assert int(v.numpy()) == value
     tf.function(lambda: v.assign(value))()
     assert int(v.numpy()) == value
+
+
+def test_only_plain_numbers_take_the_short_way_to_a_variable():
+    class Half(float):
+        """A number that a program has made its own."""
+
+    strategy = mirrored(2)
+    v = variable(strategy, 1.0, aggregation="MEAN")
+    for add in (v.assign_add, tf.function(v.assign_add)):
+        with pytest.raises(TypeError, match="cast the value first"):
+            strategy.run(add, args=(Half(0.5),))
+    strategy.run(v.assign_add, args=(0.5,))
+    assert float(v.numpy()) == 1.5

@@ -148,3 +148,15 @@ def test_gradients_reach_the_whole_and_the_parts(table):
     np.testing.assert_allclose(gradient[0].to_dense(), wanted)
     jitted: Any = unisono.function(lambda: unisono.grad(loss_fn, [table])())
     np.testing.assert_allclose(jitted()[0].to_dense(), wanted)
+
+
+def test_a_function_returns_its_value_of_that_moment(table):
+    @unisono.function
+    def step():
+        before = table
+        out = {"whole": before}
+        return out
+
+    found = step()["whole"]
+    table.assign(VALUE + 1.0)
+    np.testing.assert_array_equal(found, VALUE)

@@ -74,3 +74,8 @@ def test_a_deep_copy_keeps_its_value_when_a_step_changes_the_variable(make):
     unisono.function(lambda: v.assign_add(jnp.ones(2), read_value=False))()
     assert v.numpy().tolist() == [2.0, 2.0]
     assert twin.numpy().tolist() == [1.0, 1.0]
+
+
+def test_wrong_arguments_are_told_by_name():
+    with pytest.raises(TypeError, match=r"^Variable\(\): got an unexpected.*'foo'"):
+        unisono.Variable(1.0, **{"foo": 2})

@@ -34,7 +34,7 @@ from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames, reading, variables
 from unisono._src.values import collectives, distributed, jax_tapes
-from unisono._src.values.array_operators import ArrayOperators
+from unisono._src.values.array_operators import ArrayOperators, operand
 
 _ArrayImpl = jax_internals.ArrayImpl
 
@@ -413,6 +413,9 @@ def _convert_leaf(x: object) -> Any:
         return x.whole
     if isinstance(x, variables.Variable):
         return reading.read(x)
+    if isinstance(x, ArrayOperators):
+        # A variable in parts: its value now, as of any other variable.
+        return operand(x)
     if isinstance(x, distributed.PerReplica) and x.topology is not None:
         # A value that was made elsewhere: the program runs on its devices.
         frames.frame().note_topology(x.topology)

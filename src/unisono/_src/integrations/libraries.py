@@ -6,6 +6,7 @@ import importlib
 from typing import final
 
 from unisono._src.foundation import library_hooks
+from unisono._src.integrations.keras import backend_choice
 
 _HERE = __name__.rpartition(".")[0]
 
@@ -17,6 +18,9 @@ class _LazyIntegration(library_hooks.Integration):
     def load(self) -> library_hooks.LibraryHooks:
         """Import the integration's module `scope`, and return its `HOOKS`."""
         folder = self.module.partition(".")[0]
+        if folder == "keras" and not backend_choice.is_new_enough():
+            # The other modules need names that it may not have.
+            return backend_choice.make_too_old_hooks()
         scope = importlib.import_module(f"{_HERE}.{folder}.scope")
         hooks: library_hooks.LibraryHooks = scope.HOOKS
         return hooks

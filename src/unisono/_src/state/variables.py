@@ -36,7 +36,10 @@ class _Factory(type):
 
         def __call__(cls, *args: Any, **kwargs: Any) -> Variable:
             # Creators get all arguments by name.
-            given = _SIGNATURE.bind(cls, *args, **kwargs)
+            try:
+                given = _SIGNATURE.bind(cls, *args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{cls.__name__}(): {error}.") from None
             given.apply_defaults()
             _, *named = given.arguments.items()
             return _make_variable(dict(named))

@@ -223,11 +223,12 @@ def update_at_once(
         return None
     placed = []
     for part in parts:
-        if len(parts) == 1 and isinstance(part, (int, float)):
+        if len(parts) == 1 and type(part) in (int, float):
+            number: Any = part
             kinds = "if" if type(part) is int else "f"
-            if old.shape or old.dtype.kind not in kinds or not abs(part) < _SMALL:
+            if old.shape or old.dtype.kind not in kinds or not abs(number) < _SMALL:
                 return None
-            part = jax.device_put(old.dtype.type(part), device)
+            part = jax.device_put(old.dtype.type(number), device)
         if not isinstance(part, _ArrayImpl) or part.dtype != old.dtype:
             return None
         if part.shape != old.shape:

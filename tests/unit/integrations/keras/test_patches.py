@@ -1,12 +1,13 @@
 """Random state that Keras keeps beside its variables."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import unisono as tf
 
-pytest.importorskip("keras")
+keras = pytest.importorskip("keras")
 
 X = np.linspace(0.0, 1.0, 24, dtype=np.float32).reshape(2, 4, 3)
 
@@ -38,3 +39,54 @@ def test_a_layer_that_draws_with_tensorflows_names_is_told_what_to_write():
     with pytest.raises(RuntimeError, match=told):
         Noise()(tf.keras.Input(batch_shape=(2, 4)))
     assert Noise()(tf.zeros([2, 4])).shape == (2, 4)
+
+
+def recurrent(kind):
+    layer = {
+        "lstm": lambda: keras.layers.LSTM(3),
+        "simple": lambda: keras.layers.SimpleRNN(3),
+        "both ways": lambda: keras.layers.Bidirectional(keras.layers.LSTM(2)),
+    }[kind]()
+    model = keras.Sequential([layer, keras.layers.Dense(1)])
+    model(X)
+    return model
+
+
+@pytest.mark.parametrize("kind", ["lstm", "simple", "both ways"])
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_tapes_follow_recurrent_layers_that_no_strategy_has(kind, is_compiled):
+    model = recurrent(kind)
+
+    def gradients():
+        with tf.GradientTape() as tape:
+            loss = jnp.mean(model(X) ** 2)
+        return tape.gradient(loss, model.trainable_variables)
+
+    others = [v.value for v in model.non_trainable_variables]
+
+    def loss_of(weights):
+        return jnp.mean(model.stateless_call(weights, others, X)[0] ** 2)
+
+    wanted = jax.grad(loss_of)([v.value for v in model.trainable_variables])
+    found = (tf.function(gradients) if is_compiled else gradients)()
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_a_function_reads_the_weights_of_recurrent_layers_at_every_call():
+    model = recurrent("lstm")
+    compute = tf.function(lambda: model(X))
+    first = np.asarray(compute())
+    model.set_weights([2.0 * w for w in model.get_weights()])
+    np.testing.assert_allclose(compute(), model(X), rtol=1e-5)
+    assert not np.allclose(compute(), first)
+
+
+def test_an_optimizer_that_scales_losses_works_in_the_block_of_a_tape():
+    weight = keras.Variable(4.0)
+    optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.5))
+    with tf.GradientTape():
+        with tf.GradientTape() as tape:
+            loss = optimizer.scale_loss(weight * weight)
+        optimizer.apply(tape.gradient(loss, [weight]), [weight])
+    assert float(weight.value) == 0.0

@@ -200,6 +200,7 @@ def test_a_tape_replaces_how_variables_are_made_read_and_written_and_no_more():
         f"{VARIABLE}.__init__",
         f"{VARIABLE}.value",
         f"{VARIABLE}._direct_assign",
+        "keras.src.ops.cond",  # Its branches may assign variables.
     }
     assert kind is keras.Variable
     assert not changes(before, attributes_of_keras())

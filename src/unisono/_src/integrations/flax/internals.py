@@ -7,7 +7,7 @@ first used. `MEMBERS` lists the members of variables. All are those of Flax 0.12
 from __future__ import annotations
 
 import importlib
-from types import MemberDescriptorType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import flax
@@ -69,7 +69,8 @@ def find_missing() -> list[str]:
 
 # The class of the classes of variables, and the slot that has a variable's value.
 VARIABLE_CLASS: type = type(nnx.Variable)
-RAW_VALUE: MemberDescriptorType = vars(nnx.Variable)["_raw_value"]
+# A Flax that is too old has none; `check_version` says so.
+RAW_VALUE: Any = vars(nnx.Variable).get("_raw_value")
 
 
 def check_version() -> None:

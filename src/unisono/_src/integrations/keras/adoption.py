@@ -259,9 +259,7 @@ def wrap_value(original: property) -> property:
 
     @functools.wraps(get)
     def value(self: KerasVariable) -> jax.Array:
-        # In a stateless scope Keras itself passes the values, and
-        # nothing is read from here.
-        if not is_plain(self) or internals.in_stateless_scope():
+        if not is_plain(self) or _is_given(self):
             return get(self)
         frame = ambient.current()
         is_compiled = frames.frame().is_compiled
@@ -278,6 +276,18 @@ def wrap_value(original: property) -> property:
         return internals.autocast(self, followed)
 
     return property(value)
+
+
+def _is_given(variable: KerasVariable) -> bool:
+    """Whether Keras itself passes the value of a variable, or there is none yet.
+
+    It passes values in a stateless scope, but not all: recurrent layers open such a
+    scope for what they assign, and read their weights in it as anywhere else.
+    """
+    if not internals.in_stateless_scope():
+        return False
+    given = internals.get_stateless_scope().get_current_value(variable)
+    return given is not None or internals.stored_value(variable) is None
 
 
 def wrap_assign(original: Callable[..., None]) -> Callable[..., None]:

@@ -7,10 +7,13 @@ backend is chosen here if unisono is the first that imports Keras.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
+from typing import final
 
+from unisono._src.foundation import library_hooks
 from unisono._src.integrations import attribute_patches
 from unisono._src.integrations.keras import internals
 
@@ -72,6 +75,37 @@ def is_new_enough() -> bool:
     import keras
 
     return attribute_patches.is_new_enough(keras, _OLDEST)
+
+
+@final
+class _TooOldScope:
+    """A context manager that raises: the patches do not fit this version of Keras."""
+
+    def __enter__(self) -> None:
+        check()
+
+    def __exit__(self, *exc: object) -> None:
+        """Do nothing: the block was not entered."""
+
+
+@final
+class _NoState(library_hooks.StateFinder):
+    """Finds no state: what a Keras that is too old keeps is not known."""
+
+    def __getitem__(self, obj: object) -> None:
+        """Return None."""
+
+    def make_forward(self, obj: object) -> None:
+        """Return None."""
+
+
+def make_too_old_hooks() -> library_hooks.LibraryHooks:
+    """Return the hooks of a Keras whose names are not those that are used here.
+
+    Programs that have loaded it without using it work; a scope raises.
+    """
+    tape: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    return library_hooks.LibraryHooks(_TooOldScope(), tape, _NoState())
 
 
 def check() -> None:

@@ -34,6 +34,8 @@ def of_variables() -> attribute_patches.Patches:
             (keras.Variable, "__init__", variables.wrap_init),
             (keras.Variable, "value", adoption.wrap_value),
             (keras.Variable, "_direct_assign", adoption.wrap_assign),
+            # Its branches assign variables, as in an optimizer that scales losses.
+            (internals.ops, "cond", optimizers.wrap_cond),
         ]
     )
 
@@ -76,7 +78,6 @@ def _optimizer_patches() -> list[Patch]:
         (keras.optimizers.Nadam, "build", optimizers.wrap_init),
         (base, "apply", optimizers.wrap_apply),
         (scaled, "apply", optimizers.wrap_apply),
-        (internals.ops, "cond", optimizers.wrap_cond),
     ]
 
 

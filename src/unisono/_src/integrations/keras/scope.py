@@ -74,17 +74,6 @@ class _KerasScope:
         patches.of_variables().__exit__(*exc)
 
 
-@final
-class _TooOldScope:
-    """A context manager that raises: the patches do not fit this version of Keras."""
-
-    def __enter__(self) -> None:
-        backend_choice.check()
-
-    def __exit__(self, *exc: object) -> None:
-        """Do nothing: the block was not entered."""
-
-
 def _wrap_init(original: Callable[..., None]) -> Callable[..., None]:
     """Return an `__init__` of Keras variables that refuses to run in a scope."""
 
@@ -117,9 +106,7 @@ def make_hooks() -> library_hooks.LibraryHooks:
     scope: contextlib.AbstractContextManager[None] = _KerasScope()
     tape: contextlib.AbstractContextManager[None] = patches.of_variables()
     introduce: Callable[[], None] | None = recognition.install
-    if not backend_choice.is_new_enough():
-        scope, tape, introduce = _TooOldScope(), contextlib.nullcontext(), None
-    elif backend_choice.find_obstacle() is not None:
+    if backend_choice.find_obstacle() is not None:
         refusal = (keras.Variable, "__init__", _wrap_init)
         scope = attribute_patches.Patches([refusal])
         tape, introduce = contextlib.nullcontext(), None
