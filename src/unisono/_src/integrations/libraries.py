@@ -6,7 +6,6 @@ import importlib
 from typing import final
 
 from unisono._src.foundation import library_hooks
-from unisono._src.integrations.keras import backend_choice
 
 _HERE = __name__.rpartition(".")[0]
 
@@ -18,9 +17,13 @@ class _LazyIntegration(library_hooks.Integration):
     def load(self) -> library_hooks.LibraryHooks:
         """Import the integration's module `scope`, and return its `HOOKS`."""
         folder = self.module.partition(".")[0]
-        if folder == "keras" and not backend_choice.is_new_enough():
-            # The other modules need names that it may not have.
-            return backend_choice.make_too_old_hooks()
+        # Loaded here: a program without Keras must not choose a backend for it.
+        if folder == "keras":
+            choice = importlib.import_module(f"{_HERE}.keras.backend_choice")
+            if not choice.is_new_enough():
+                # The module `scope` needs names that it may not have.
+                refusing: library_hooks.LibraryHooks = choice.make_too_old_hooks()
+                return refusing
         scope = importlib.import_module(f"{_HERE}.{folder}.scope")
         hooks: library_hooks.LibraryHooks = scope.HOOKS
         return hooks
