@@ -20,3 +20,27 @@ def test_a_compiled_step_calls_python_with_the_shape_it_was_told():
         unisono.function(lambda x: unisono.py_function(abs, [x], unisono.int32))(
             jnp.asarray(1)
         )
+
+
+def test_in_a_dataset_python_gets_and_gives_text_and_numbers_of_64_bits():
+    def describe(text, number):
+        return text.numpy() + b"!", number.numpy() * 2
+
+    def measure(text, number):
+        assert type(text) is bytes and type(number) is np.int64
+        return np.float32(len(text)), [number, number + 1]
+
+    words = unisono.data.Dataset.from_tensor_slices(
+        (["a", "bcd"], np.array([2**40, 7], np.int64))
+    )
+    told = words.map(
+        lambda *x: unisono.py_function(describe, x, [unisono.string, unisono.int64])
+    )
+    assert [(a.numpy(), b.numpy()) for a, b in told] == [(b"a!", 2**41), (b"bcd!", 14)]
+    kinds = [unisono.float32, unisono.int64]
+    sizes = words.map(lambda *x: unisono.numpy_function(measure, x, kinds))
+    assert [(a.item(), b.tolist()) for a, b in sizes] == [
+        (1.0, [2**40, 2**40 + 1]),
+        (3.0, [7, 8]),
+    ]
+    assert [s.dtype for s in sizes.element_spec] == kinds

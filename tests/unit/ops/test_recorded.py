@@ -11,6 +11,7 @@ import pytest
 import unisono
 from tests.architecture import everyday_names
 from tests.unit.ops import cases
+from unisono._src.foundation import ambient
 
 RECORDED = json.loads(
     pathlib.Path(__file__).with_name("recorded.json").read_text(encoding="utf-8")
@@ -22,6 +23,8 @@ ROWS = {
 # JAX has no 64-bit types unless it is told so.
 NARROW = {"int64": "int32", "uint64": "uint32", "float64": "float32"}
 NARROW["complex128"] = "complex64"
+# What JAX computes also in functions of datasets, with its types.
+OF_JAX = {"math.unsorted_segment_mean"}
 REFUSALS = (unisono.errors.InvalidArgumentError, ValueError, TypeError)
 
 
@@ -61,6 +64,26 @@ def compute(paths):
     return {tuple(k.split(" ", 1)): v for k, v in compiled().items()} | errors
 
 
+def compute_on_host(paths):
+    """Returns the same as `compute`, as if in a function of a dataset."""
+    found: dict = {}
+    before = ambient.enter_dataset(True)
+    try:
+        arrays = cases.make_arrays(unisono)
+        for path in paths:
+            space = {"f": find(path), "tf": unisono, **arrays}
+            for call in RECORDED[path]["calls"]:
+                try:
+                    with np.errstate(all="ignore"):  # Of operators in the call.
+                        result = eval(cases.compile_call(call), space)
+                    found[path, call] = jax.tree.leaves(result)
+                except REFUSALS as error:
+                    found[path, call] = error
+    finally:
+        ambient.enter_dataset(before)
+    return found
+
+
 def wanted_arrays(recorded):
     """Returns the recorded arrays of a result in the order of its leaves."""
     if isinstance(recorded, dict):
@@ -75,8 +98,14 @@ def number(x):
     return float(x) if isinstance(x, str) else x
 
 
-def mistake(got, recorded):
-    """Returns how a result differs from the recorded one; "" if it does not."""
+def mistake(got, recorded, narrow):
+    """Returns how a result differs from the recorded one; "" if it does not.
+
+    Args:
+        got: arrays, or an exception.
+        recorded: what TensorFlow gave.
+        narrow: the types that stand for TensorFlow's of 64 bits.
+    """
     if "error" in recorded:
         return "" if isinstance(got, Exception) else f"gave {got}"
     if isinstance(got, Exception):
@@ -85,7 +114,7 @@ def mistake(got, recorded):
     if len(got) != len(wanted):
         return f"gave {len(got)} arrays instead of {len(wanted)}"
     for a, b in zip(got, wanted):
-        dtype = NARROW.get(b["dtype"], b["dtype"])
+        dtype = narrow.get(b["dtype"], b["dtype"])
         if str(a.dtype) != dtype or list(a.shape) != b["shape"]:
             return f"gave {a.dtype}{list(a.shape)}, not {dtype}{b['shape']}"
         x = np.asarray(a).reshape(-1)
@@ -98,12 +127,22 @@ def mistake(got, recorded):
 
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype")
 def test_recorded_calls_give_what_tensorflow_gave():
-    found = compute(RECORDED)
+    check_all(RECORDED, compute(RECORDED), NARROW)
+
+
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype")
+def test_recorded_calls_in_functions_of_datasets_give_what_tensorflow_gave():
+    found = compute_on_host(RECORDED)
+    check_all(RECORDED.keys() - OF_JAX, found, {})
+    check_all(OF_JAX, found, NARROW)
+
+
+def check_all(paths, found, narrow):
     mistakes = [
         f"{path}: {call} {said}"
-        for path, row in RECORDED.items()
-        for call, recorded in row["calls"].items()
-        if (said := mistake(found[path, call], recorded))
+        for path in paths
+        for call, recorded in RECORDED[path]["calls"].items()
+        if (said := mistake(found[path, call], recorded, narrow))
     ]
     assert not mistakes, "\n".join(mistakes)
 

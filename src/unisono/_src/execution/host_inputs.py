@@ -22,12 +22,12 @@ import jax
 import jax.numpy as jnp
 
 from unisono._src.execution import signature
-from unisono._src.execution.signature import Identity
 from unisono._src.foundation import ambient, errors, nest
 from unisono._src.foundation.jax_internals import ClosedProgram
 from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.machines.topology import Topology
 from unisono._src.state import branch_frame, frames, function_frame
+from unisono._src.state.variable_identity import Reference
 from unisono._src.values import jax_traces
 
 
@@ -234,15 +234,11 @@ class ElementFeeds:
         start = len(self.arrays)
         # As if the call had pulled it before the trace: the iterator may itself run
         # compiled functions, which must not become part of this program.
-        inside = ambient.swap(self._outside)
-        try:
-            with jax.ensure_compile_time_eval():
-                self.pull(source)
-                # Arrays that nobody else has, by which the constants are found again.
-                # With one more axis, because JAX makes no constant of a single number.
-                rows = [jnp.asarray(x)[None] for x in self.arrays[start:]]
-        finally:
-            ambient.swap(inside)
+        with ambient.enter(self._outside), jax.ensure_compile_time_eval():
+            self.pull(source)
+            # Arrays that nobody else has, by which the constants are found again. With
+            # one more axis, because JAX makes no constant of a single number.
+            rows = [jnp.asarray(x)[None] for x in self.arrays[start:]]
         self._constants.extend(rows)
         return signature.rebuild(self.parts[-1], iter([row[0] for row in rows]))
 
@@ -329,11 +325,9 @@ def _take_next(frame: frames.StateFrame | None, source: Source) -> object:
             or several.
         RuntimeError: it is a body that JAX traces by itself.
     """
-    outer: Any = frame
-    while not isinstance(outer, function_frame.FunctionFrame):
-        if isinstance(outer, branch_frame.BranchFrame):
-            raise NeedsHost
-        outer = outer.parent
+    around = frames.enclosing(frame)
+    if any(isinstance(f, branch_frame.BranchFrame) for f in around):
+        raise NeedsHost
     # A program is being traced, so there is a frame.
     _check_level((frame or frames.EAGER).traces)
     return take(frame, source)
@@ -346,10 +340,9 @@ def take(frame: frames.StateFrame | None, source: Source) -> Any:
         frame: the current frame of variable values.
         source: an iterator, or the number of one among the arguments.
     """
-    outer: Any = frame
-    while not isinstance(outer, function_frame.FunctionFrame):
-        outer = outer.parent
-    return outer.feeds.take(source)
+    *_, program = frames.enclosing(frame)
+    assert isinstance(program, function_frame.FunctionFrame)
+    return program.feeds.take(source)
 
 
 # Values of these types are compared by value, all others by identity.
@@ -368,15 +361,15 @@ def closure_key(fn: Callable[..., Any]) -> Any:
     inner = getattr(fn, "__func__", None)
     if inner is not None:
         # A bound method; mypy does not know that it has `__self__`.
-        return (closure_key(inner), Identity(fn.__self__))  # type: ignore[attr-defined]
+        return (closure_key(inner), Reference(fn.__self__))  # type: ignore[attr-defined]
     code = getattr(fn, "__code__", None)
     if code is None:
-        return Identity(fn)
+        return Reference(fn)
     try:
         captured = tuple(_capture_key(c.cell_contents) for c in fn.__closure__ or ())
     except ValueError:
         # A captured name has no value yet.
-        return Identity(fn)
+        return Reference(fn)
     defaults = [*(fn.__defaults__ or ()), *sorted((fn.__kwdefaults__ or {}).items())]
     return (code, captured, tuple(_capture_key(x) for x in defaults))
 
@@ -391,4 +384,4 @@ def _capture_key(x: object) -> Any:
         return (type(x), x)
     if isinstance(x, tuple):
         return tuple(_capture_key(part) for part in x)
-    return Identity(x)
+    return Reference(x)

@@ -1,18 +1,103 @@
-"""NumPy's numbers with TensorFlow's method `numpy`.
+"""NumPy's arrays and numbers with TensorFlow's method `numpy` and its operators.
 
 TensorFlow's numbers are tensors, and programs call ``.numpy()`` on them. Where this
-library gives a NumPy number instead, it is one of these: the same number of the same
-type to NumPy, to JAX and to Python.
+library gives a NumPy array or number instead, it is one of these: the same array or
+number of the same type to NumPy, to JAX and to Python. One text is `bytes` with the
+same method.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
 import numpy as np
 
-from unisono._src.foundation import nest
+from unisono._src.foundation import dtypes, host_operators, nest
+from unisono._src.foundation.tensor_shape import ShapeLike, TensorShape
+
+
+@final
+class HostArray(np.ndarray):
+    """An array as the user gets it: NumPy's, with TensorFlow's operators and `numpy`.
+
+    ``x /= 255`` makes a new array, as for a tensor: the array may belong to the source
+    of the data, and its type may not hold the result. NumPy's functions and methods
+    compute what they do for other arrays.
+
+    >>> to_host_array(np.arange(3)).numpy().tolist()
+    [0, 1, 2]
+    >>> x = given = to_host_array(np.array([51], np.uint8))
+    >>> x /= 255
+    >>> x.dtype.name, x.tolist(), given.tolist(), given[0].numpy()
+    ('float32', [0.20000000298023224], [51], np.uint8(51))
+    """
+
+    def numpy(self) -> Any:
+        """Returns the plain NumPy array, or a scalar for shape ()."""
+        plain = self.view(np.ndarray)
+        return plain if self.ndim else plain[()]
+
+    def get_shape(self) -> TensorShape:
+        """Returns the shape as TensorFlow's class of shapes."""
+        return TensorShape(self.shape)
+
+    def set_shape(self, shape: ShapeLike) -> None:
+        """Raises `ValueError` unless the array may have a shape; its own is known."""
+        TensorShape(self.shape).assert_is_compatible_with(shape)
+
+    def __getitem__(self, key: Any) -> Any:
+        return to_host_number(super().__getitem__(key))
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        # The sum of an array is of this class, too, and may be the key of a dict.
+        if self.ndim:
+            raise TypeError("unhashable type: 'HostArray'")
+        return hash(self.numpy())
+
+    def __array_function__(
+        self, func: Any, types: Any, args: Any, kwargs: Mapping[str, Any]
+    ) -> Any:
+        # NumPy's functions use operators inside, and mean their own.
+        plain = {name: _to_plain(x) for name, x in kwargs.items()}
+        return _present_all(func(*_to_plain(args), **plain))
+
+    def std(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns NumPy's standard deviation, which uses operators inside."""
+        return to_host_array(self.view(np.ndarray).std(*args, **kwargs))
+
+    def var(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns NumPy's variance, which uses operators inside."""
+        return to_host_array(self.view(np.ndarray).var(*args, **kwargs))
+
+
+def to_host_array(x: Any) -> Any:
+    """Returns an array or number of NumPy's as a `HostArray`."""
+    return (x if type(x) is np.ndarray else np.asarray(x)).view(HostArray)
+
+
+def _to_plain(x: Any) -> Any:
+    """Returns an argument of a NumPy function with plain arrays in it."""
+    kind = type(x)
+    if kind is HostArray:
+        return x.view(np.ndarray)
+    return kind([_to_plain(part) for part in x]) if kind in (list, tuple) else x
+
+
+def _present_all(x: Any) -> Any:
+    """Returns the result of a NumPy function with arrays as users get them."""
+    kind = type(x)
+    if kind is np.ndarray or isinstance(x, np.generic):
+        return to_host_array(x)
+    return kind([_present_all(part) for part in x]) if kind in (list, tuple) else x
+
+
+_OPERATORS = dict(host_operators.methods(to_host_array))
+# In a loop, because NumPy's types let no subclass say so.
+for _name, _method in _OPERATORS.items():
+    setattr(HostArray, _name, _method)
+for _name in ("lshift", "rshift"):
+    setattr(HostArray, f"__i{_name}__", getattr(np.ndarray, f"__{_name}__"))
 
 
 def _numpy(self: Any) -> np.generic:
@@ -49,20 +134,26 @@ class HostBool(np.ndarray):
         return array[()] if array.ndim == 0 else array
 
 
-def _comparison(name: str) -> Callable[[Any, object], Any]:
-    """Returns a comparison of numbers whose result has the method `numpy`."""
+def _number_method(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns an operator of numbers, which are arrays of shape () to it."""
 
-    def compare(self: Any, other: object) -> Any:
-        # `self[()]` is the plain number: the comparison of `self` is this function.
-        found = getattr(self[()], name)(other)
-        return np.asarray(found).view(HostBool) if type(found) is np.bool_ else found
+    def operate(self: Any, *other: object) -> Any:
+        # `self[()]` is the plain number.
+        found = method(np.asarray(self[()]).view(HostArray), *other)
+        if type(found) is not HostArray or found.ndim:
+            return found
+        if found.dtype.kind == "b":
+            return found.view(HostBool)
+        return to_host_number(found.numpy())
 
-    return compare
+    return operate
 
 
 _METHODS: dict[str, Any] = {
-    name: _comparison(name)
-    for name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
+    name: _number_method(method)
+    for name, method in _OPERATORS.items()
+    # Numbers have no in-place operators; Python calls the others.
+    if hasattr(np.generic, name)
 }
 _KINDS: list[type[np.generic]] = [
     np.int8, np.int16, np.int32,
@@ -101,10 +192,64 @@ class HostInt64(np.int64):
 for _name, _method in _METHODS.items():
     setattr(HostInt64, _name, _method)
 _WITH_NUMPY[np.int64] = HostInt64
+# All these classes but `HostBool`.
+CLASSES: tuple[type[np.generic], ...] = tuple(_WITH_NUMPY.values())
+
+
+@final
+class HostText(bytes):
+    r"""One text: `bytes` that have TensorFlow's `numpy`, and that equal a `str`.
+
+    >>> text = HostText(b"caf\xc3\xa9")
+    >>> bool(text == "caf\u00e9"), text + "s", text.numpy()
+    (True, b'caf\xc3\xa9s', b'caf\xc3\xa9')
+    """
+
+    shape = ()
+    ndim = 0
+    dtype = dtypes.string
+
+    def numpy(self) -> bytes:
+        """Returns the plain bytes."""
+        return bytes(self)
+
+    def get_shape(self) -> TensorShape:
+        """Returns the shape as TensorFlow's class of shapes."""
+        return TensorShape(())
+
+    # NumPy's arrays leave comparisons to this class. NumPy itself takes `bytes` of
+    # another class for a number, or fails.
+    __array_ufunc__ = None
+
+    def __eq__(self, other: object) -> Any:
+        if isinstance(other, (np.ndarray, list, tuple)):
+            texts = np.array(other, object)
+            flat = [bytes(self) == _encode(x) for x in texts.ravel().tolist()]
+            return np.array(flat, bool).reshape(texts.shape)
+        return np.asarray(bytes(self) == _encode(other)).view(HostBool)
+
+    def __ne__(self, other: object) -> Any:
+        return np.logical_not(self == other)
+
+    def __add__(self, other: Any) -> HostText:
+        return HostText(bytes.__add__(self, _encode(other)))
+
+    def __radd__(self, other: Any) -> HostText:
+        return HostText(bytes.__add__(_encode(other), self))
+
+    __hash__ = bytes.__hash__
+
+
+def _encode(x: Any) -> Any:
+    """Returns a `str` as `bytes`, and anything else as it is."""
+    return x.encode() if isinstance(x, str) else x
+
+
+_WITH_NUMPY[bytes] = HostText
 
 
 def to_host_number(x: object) -> Any:
-    """Returns a NumPy number with the method `numpy`, and anything else as it is.
+    """Returns a number or text with the method `numpy`, and anything else as it is.
 
     >>> to_host_number(np.float32(3)), to_host_number(np.float32(3)).numpy()
     (np.float32(3.0), np.float32(3.0))

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation import errors
-from unisono._src.foundation.tensorflow_names.everyday import array_function
 from unisono._src.ops import (
     axis_functions,
     clipping,
@@ -21,6 +20,7 @@ from unisono._src.ops import (
     shaping,
     tensors,
 )
+from unisono._src.ops.host.shared_bodies import array_function
 from unisono._src.ops.tensors import Sizes, TensorLike
 from unisono._src.training import nn
 from unisono._src.values import jax_tapes

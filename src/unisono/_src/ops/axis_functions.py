@@ -176,6 +176,7 @@ def position(
         InvalidArgumentError: there is no such axis, or it is empty.
     """
     x = tensors.tensor(x)
+    kinds.check(name, x.dtype, kinds.ALL)
     along = 0 if axis is None else tensors.require_known(name, "axis", axis)
     if not -x.ndim <= along < x.ndim:
         raise errors.InvalidArgumentError(

@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from unisono._src.foundation.tensorflow_names.everyday import array_function
 from unisono._src.ops import elementwise, kinds, tensors
+from unisono._src.ops.host.shared_bodies import array_function
 from unisono._src.ops.tensors import Sizes, TensorLike
 from unisono._src.values.indexed_slices import IndexedSlices
 

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from unisono._src.foundation import errors
-from unisono._src.foundation.tensorflow_names.everyday import array_function
 from unisono._src.ops import kinds, tensors, windows
+from unisono._src.ops.host.shared_bodies import array_function
 from unisono._src.ops.tensors import Sizes, TensorLike
 from unisono._src.ops.windows import Padding
 

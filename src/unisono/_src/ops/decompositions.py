@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation import errors
-from unisono._src.foundation.tensorflow_names.everyday import array_function
 from unisono._src.ops import kinds, matrices, tensors
+from unisono._src.ops.host.shared_bodies import array_function
 from unisono._src.ops.tensors import TensorLike
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Any, cast
 import jax
 import numpy as np
 
-from unisono._src.foundation import dtypes
+from unisono._src.foundation import dtypes, host_types
 from unisono._src.foundation.tensorflow_names import everyday
 from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.values import array_operators
@@ -33,7 +33,8 @@ _NAMES["float"] = dtypes.float32
 def is_tensor(x: object) -> bool:
     """Returns whether a value is an array of JAX, a variable or an `IndexedSlices`.
 
-    The values of several replicas are none, although operators take them.
+    Elements of datasets are tensors, too. The values of several replicas are none,
+    although operators take them.
 
     >>> import jax.numpy as jnp
     >>> is_tensor(jnp.zeros(2)), is_tensor(np.zeros(2)), is_tensor(1.0)
@@ -42,7 +43,9 @@ def is_tensor(x: object) -> bool:
     own = array_operators.find_own_variable(x)
     if isinstance(own, PerReplica):
         return False
-    return isinstance(own, (jax.Array, StandsForArray, IndexedSlices))
+    return isinstance(
+        own, (jax.Array, StandsForArray, IndexedSlices)
+    ) or host_types.is_tensor(own)
 
 
 @everyday_name("dtypes.as_dtype", "as_dtype", difference="Element types are NumPy's.")

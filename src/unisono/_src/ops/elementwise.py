@@ -106,7 +106,7 @@ def as_bools(name: str, x: object) -> jax.Array:
 
 
 def divide(
-    name: str, x: TensorLike, y: TensorLike, fn: _Function = jnp.true_divide
+    name: str, x: TensorLike, y: TensorLike, fn: _Function | None = None
 ) -> jax.Array:
     """Returns the quotient; that of integers is a float.
 
@@ -114,7 +114,7 @@ def divide(
         name: the name that the program calls.
         x: array-like.
         y: array-like.
-        fn: the function of JAX that divides floats.
+        fn: the function that divides floats, if it is another.
 
     Raises:
         TypeError: the arrays are of different types.
@@ -131,7 +131,7 @@ def divide(
         )
         x, y = x.astype(wide), y.astype(wide)
     check_shapes(name, x, y)
-    return fn(x, y)
+    return jnp.true_divide(x, y) if fn is None else fn(x, y)
 
 
 @tensors.folds_constants

@@ -11,9 +11,12 @@ from jax.experimental import io_callback
 
 from unisono._src.execution import program_checks
 from unisono._src.execution.specs import TensorSpec
-from unisono._src.foundation import nest
+from unisono._src.foundation import ambient, dtypes, host_types, nest
+from unisono._src.foundation.tensorflow_names import host_bodies
 from unisono._src.foundation.tensorflow_names.everyday import everyday_name
+from unisono._src.input.plan import elements
 from unisono._src.ops import bodies, tensors
+from unisono._src.ops.text import arrays as texts
 
 __all__ = ["numpy_function", "py_function"]
 
@@ -86,13 +89,17 @@ def _call(
 ) -> Any:
     if not callable(func):
         raise ValueError(f"Expected func to be callable. Received func={func!r}.")
-    arrays = [tensors.tensor(x) for x in inp]
+    if ambient.is_in_dataset() and host_bodies.are_of_host(inp):
+        return _call_on_host(func, inp, wanted, name)
     if not bodies.is_traced():
-        values = arrays
+        given = [_read(x, name) for x in inp]
         if convert is np.asarray:
             # NumPy could not read the value of an open tape.
-            values = [bodies.find_known_value(x) for x in arrays]
-        return _results(func(*map(convert, values)), wanted, name)
+            given = [bodies.find_known_value(x) for x in given]
+        # One text is `bytes`, for NumPy's functions, too.
+        values = [x if isinstance(x, bytes) else convert(x) for x in given]
+        return _results(func(*values), wanted, name)
+    arrays = [tensors.tensor(x) for x in inp]
     specs = [_shape_of(spec, name) for spec in nest.leaves(wanted)]
     program_checks.tell_cost(name)
 
@@ -105,6 +112,24 @@ def _call(
     return nest.map_structure(lambda _: next(flat), wanted) if specs else None
 
 
+def _call_on_host(
+    func: Callable[..., object], inp: Sequence[object], wanted: Any, name: str
+) -> Any:
+    """Returns the results in a dataset's function: arrays and text of the host."""
+    given = [elements.present(host_types.to_array(x)) for x in inp]
+    if name == "numpy_function":
+        given = [x.numpy() for x in given]
+    return _results(func(*given), wanted, name, _as_host_type)
+
+
+def _read(x: object, name: str) -> Any:
+    """Returns an argument as an array of JAX, or text as it is on the host."""
+    try:
+        return tensors.tensor(x)
+    except host_bodies.TextError:
+        return texts.give(texts.read(name, x))
+
+
 def _shape_of(spec: object, name: str) -> jax.ShapeDtypeStruct:
     if isinstance(spec, TensorSpec) and spec.shape.is_fully_defined():
         kind = jax.dtypes.canonicalize_dtype(spec.dtype)
@@ -115,10 +140,16 @@ def _shape_of(spec: object, name: str) -> jax.ShapeDtypeStruct:
     )
 
 
-def _results(made: object, wanted: Any, name: str) -> Any:
+def _results(
+    made: object,
+    wanted: Any,
+    name: str,
+    convert: Callable[[Any, Any], object] | None = None,
+) -> Any:
     """Returns the results as arrays of the wanted types."""
+    as_type = convert or _as_type
     if not nest.is_nested(wanted):
-        return _as_type(made, wanted)
+        return as_type(made, wanted)
     if not wanted:
         return []
     parts = list(made) if isinstance(made, (list, tuple)) else [made]
@@ -127,11 +158,21 @@ def _results(made: object, wanted: Any, name: str) -> Any:
             f"{name} expects {len(wanted)} results, and the function has returned "
             f"{len(parts)}."
         )
-    return [_as_type(x, t) for x, t in zip(parts, wanted, strict=True)]
+    return [as_type(x, t) for x, t in zip(parts, wanted, strict=True)]
 
 
 def _as_type(x: object, wanted: Any) -> jax.Array | None:
     if x is None:
         return None
     kind = wanted.dtype if isinstance(wanted, TensorSpec) else wanted
+    if np.dtype(kind) == dtypes.string:
+        text: jax.Array = texts.give(texts.read("py_function", x))
+        return text
     return tensors.tensor(x).astype(jax.dtypes.canonicalize_dtype(np.dtype(kind)))
+
+
+def _as_host_type(x: Any, wanted: Any) -> object:
+    kind = np.dtype(wanted.dtype if isinstance(wanted, TensorSpec) else wanted)
+    if isinstance(x, jax.Array):
+        x = np.asarray(x)
+    return None if x is None else elements.present(host_types.to_array(x, kind))

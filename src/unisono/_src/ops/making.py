@@ -11,8 +11,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from unisono._src.foundation import dtypes, errors, wide_numbers
-from unisono._src.foundation.tensorflow_names.everyday import array_function
 from unisono._src.ops import kinds, tensors
+from unisono._src.ops.host.shared_bodies import array_function
 from unisono._src.ops.tensors import DType, Sizes, TensorLike
 from unisono._src.values import jax_tapes
 from unisono._src.values.indexed_slices import IndexedSlices
@@ -73,7 +73,7 @@ def constant(
             f"Expected tensor with dtype {wanted}, but got dtype {given.dtype}; "
             "convert it with unisono.cast."
         )
-    found = tensors.tensor(given, wanted)
+    found = tensors.own_tensor(given, wanted)
     if shape is None:
         return found
     sizes = tensors.sizes("constant", "shape", shape)
@@ -103,8 +103,8 @@ def convert_to_tensor(
         ValueError: an array is of another type, or the value is no array.
     """
     if dtype is not None:
-        return tensors.tensor(value, tensors.usable_type(dtype))
-    found = tensors.tensor(value)
+        return tensors.own_tensor(value, tensors.usable_type(dtype))
+    found = tensors.own_tensor(value)
     is_given = isinstance(tensors.unwrap(value), jax.Array)
     if dtype_hint is None or is_given or not kinds.can_hold(dtype_hint, found.dtype):
         return found
@@ -119,8 +119,7 @@ def identity(input: TensorLike, name: str | None = None) -> jax.Array:
         sparse: Any = IndexedSlices(values, indices, input.dense_shape)
         rows: jax.Array = sparse
         return rows
-    # A new object: tapes follow arrays by their identity.
-    return jnp.array(tensors.tensor(input), copy=True)
+    return tensors.renew(tensors.tensor(input))
 
 
 @array_function(
@@ -361,10 +360,6 @@ def one_hot(
         wanted = tensors.to_one_type("one_hot", *values)[0].dtype
     else:
         wanted = dtypes.float32
-    ends = [
-        tensors.to_numpy(default, wanted) if x is None else _one_hot_value(x, wanted)
-        for x, default in ((on_value, True), (off_value, False))
-    ]
     size = tensors.require_known("one_hot", "depth", depth)
     if size < 0:
         raise errors.InvalidArgumentError(f"depth must be non-negative, got: {size}.")
@@ -375,6 +370,12 @@ def one_hot(
             f"{place} in one_hot."
         )
     is_on = jax.nn.one_hot(found, size, dtype=bool, axis=place)
+    if not values:
+        return is_on.astype(wanted)
+    ends = [
+        tensors.to_numpy(default, wanted) if x is None else _one_hot_value(x, wanted)
+        for x, default in ((on_value, True), (off_value, False))
+    ]
     return jnp.where(is_on, ends[0], ends[1])
 
 

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from unisono._src.foundation import dtypes
-from unisono._src.foundation.tensorflow_names.everyday import array_function
 from unisono._src.ops import axis_functions, elementwise, kinds, tensors
+from unisono._src.ops.host.shared_bodies import array_function
 from unisono._src.ops.tensors import DType, Sizes, TensorLike
 
 __all__ = [
@@ -367,6 +367,7 @@ def count_nonzero(
 ) -> jax.Array:
     """Returns how many elements are not zero."""
     input = tensors.tensor(input)
+    kinds.check("count_nonzero", input.dtype, kinds.ALL)
     axes = axis_functions.find_axes("count_nonzero", axis, input.ndim)
     found = jnp.sum(input != 0, axes, jnp.int32, keepdims=bool(keepdims))
     return found.astype(tensors.canonical_type(dtype))

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation import errors
-from unisono._src.foundation.tensorflow_names.everyday import array_function
 from unisono._src.ops import axis_functions, elementwise, kinds, tensors
+from unisono._src.ops.host.shared_bodies import array_function
 from unisono._src.ops.tensors import DType, Sizes, TensorLike
 
 __all__ = [

@@ -11,9 +11,9 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from unisono._src.foundation import jax_types
-from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.ops import distributions, random_state
 from unisono._src.ops.distributions import Numbers, Shape
+from unisono._src.ops.host.shared_bodies import everyday_name
 from unisono._src.training import philox
 
 __all__ = [

@@ -123,6 +123,13 @@ def take(count: int, seed: int | None, kind: str) -> jax.Array:
             "the same numbers in all calls. Use unisono.function, or a stateless_ "
             f"function with a seed that is an argument. {IN_LAYERS}"
         )
+    return _own_words(jnp.asarray(take_on_host(count, seed, kind)))
+
+
+def take_on_host(count: int, seed: int | None, kind: str) -> np.ndarray:
+    """Returns the words of a draw outside programs and replicas; see `take`."""
+    if seed is not None:
+        seed = whole_numbers.integer(seed, "seed")
     first, second = global_seed.make_pair(seed)
     low = 0
     if seed is not None:
@@ -130,7 +137,7 @@ def take(count: int, seed: int | None, kind: str) -> jax.Array:
             low = _drawn.get((kind, first, second), 0)
             # Like TensorFlow's kernels, which count in their own state.
             _drawn[kind, first, second] = low + _RESERVED * count
-    return _own_words(jnp.asarray(_state(first, second, low)))
+    return _state(first, second, low)
 
 
 def _own_words(words: jax.Array) -> jax.Array:

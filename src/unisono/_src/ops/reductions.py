@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from unisono._src.foundation import dtypes
-from unisono._src.foundation.tensorflow_names.everyday import array_function
 from unisono._src.ops import axis_functions, kinds
+from unisono._src.ops.host.shared_bodies import array_function
 from unisono._src.ops.tensors import DType, Sizes, TensorLike
 
 __all__ = [

@@ -11,8 +11,7 @@ from jax.typing import DTypeLike
 
 from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.machines import runtime_settings
-from unisono._src.ops.tensors import TensorLike, is_array
-from unisono._src.ops.tensors import tensor as as_tensor
+from unisono._src.ops.tensors import TensorLike, is_array, tensor as as_tensor
 
 __all__ = [
     "assert_integer",

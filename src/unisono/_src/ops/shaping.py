@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation import errors
-from unisono._src.foundation.tensorflow_names.everyday import array_function
 from unisono._src.ops import axis_functions, kinds, tensors
+from unisono._src.ops.host.shared_bodies import array_function
 from unisono._src.ops.tensors import Sizes, TensorLike
 
 __all__ = [
@@ -42,6 +42,7 @@ _MODES = {"CONSTANT": "constant", "REFLECT": "reflect", "SYMMETRIC": "symmetric"
 
 @array_function("reshape")
 @tensors.folds_constants
+@tensors.makes_new_arrays
 def reshape(tensor: TensorLike, shape: Sizes, name: str | None = None) -> jax.Array:
     """Returns the elements in another shape; one size may be -1.
 
@@ -55,6 +56,7 @@ def reshape(tensor: TensorLike, shape: Sizes, name: str | None = None) -> jax.Ar
 
 
 @array_function("transpose")
+@tensors.makes_new_arrays
 def transpose(
     a: TensorLike,
     perm: Sizes | None = None,
@@ -81,7 +83,7 @@ def concat(
     parts = list(values) if isinstance(values, (list, tuple)) else [values]
     found = _to_common_type("concat", parts)
     if len(found) == 1:
-        return jnp.asarray(found[0])
+        return tensors.renew(jnp.asarray(found[0]))
     if any(x.ndim == 0 for x in found):
         raise errors.InvalidArgumentError(
             "concat takes arrays with axes, received a scalar; use unisono.stack."
@@ -218,6 +220,7 @@ def expand_dims(input: TensorLike, axis: int, name: str | None = None) -> jax.Ar
 
 
 @array_function("broadcast_to")
+@tensors.makes_new_arrays
 def broadcast_to(input: TensorLike, shape: Sizes, name: str | None = None) -> jax.Array:
     """Returns an array repeated to another shape."""
     sizes = tensors.sizes("broadcast_to", "shape", shape)
@@ -248,7 +251,8 @@ def pad(
             "Value of argument `mode` expected to be one of 'CONSTANT', 'REFLECT' or "
             f"'SYMMETRIC'. Received `mode` = {mode}."
         )
-    if np.shape(widths) != (found.ndim, 2) and found.ndim:
+    # `np.shape` would take longer than all the rest of it on the host.
+    if found.ndim and _lengths(widths) != [2] * found.ndim:
         raise errors.InvalidArgumentError(
             f"pad takes a pair of paddings for each of {found.ndim} axes, received "
             f"{widths}."
@@ -265,6 +269,7 @@ def pad(
 
 @array_function("reverse")
 @tensors.folds_constants
+@tensors.makes_new_arrays
 def reverse(tensor: TensorLike, axis: Sizes, name: str | None = None) -> jax.Array:
     """Returns an array in the opposite order along axes."""
     found = tensors.tensor(tensor)
@@ -449,6 +454,7 @@ def strided_slice(
 
 
 @array_function("ensure_shape")
+@tensors.makes_new_arrays
 def ensure_shape(
     x: TensorLike, shape: Sequence[int | None], name: str | None = None
 ) -> jax.Array:
@@ -472,9 +478,18 @@ def _to_common_type(name: str, parts: Sequence[Any]) -> list[Any]:
            for x in parts):  # fmt: skip
         return tensors.to_one_type(name, *parts)
     found = [tensors.tensor(x) for x in parts]
+    if len({x.dtype for x in found}) == 1:
+        return found
     # Python's numbers have no type yet: [1, 2.0] becomes floats, as in TensorFlow.
     widest = max(found, key=lambda x: kinds.ALL.index(kinds.kind(x.dtype)))
     return [tensors.tensor(x, widest.dtype) for x in parts]
+
+
+def _lengths(x: object) -> list[int]:
+    """Returns the lengths of the tuples in a tuple; nothing for anything else."""
+    if not isinstance(x, tuple):
+        return []
+    return [len(part) if isinstance(part, tuple) else 0 for part in x]
 
 
 def _mirror(x: jax.Array, widths: Any, kind: str) -> jax.Array:

@@ -15,9 +15,9 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
 from unisono._src.foundation import errors, jax_types
-from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.ops import distributions, random_state
 from unisono._src.ops.distributions import Numbers, Shape
+from unisono._src.ops.host.shared_bodies import everyday_name
 from unisono._src.training import philox
 from unisono._src.values.array_operators import operand
 
@@ -318,6 +318,15 @@ def _seed_words(seed: object, alg: object = "auto_select") -> jax.Array:
                 f"Argument `alg` got unsupported value {alg}. Supported values are "
                 "'philox' and 'auto_select'."
             )
+    return random_state.words_of_stateless_seed(check_seed(seed))
+
+
+def check_seed(seed: object) -> jax.Array | np.ndarray:
+    """Returns the two integers of a stateless operation's seed.
+
+    Raises:
+        InvalidArgumentError: it is something else.
+    """
     given = operand(seed)
     given = given if isinstance(given, jax.Array) else np.asarray(given)
     if given.shape != (2,):
@@ -328,4 +337,4 @@ def _seed_words(seed: object, alg: object = "auto_select") -> jax.Array:
         raise errors.InvalidArgumentError(
             f"seed must be two integers, received {given.dtype} numbers."
         )
-    return random_state.words_of_stateless_seed(given)
+    return given

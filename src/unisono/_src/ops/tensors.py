@@ -12,6 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from unisono._src.foundation import ambient, dtypes, errors, jax_types, wide_numbers
+from unisono._src.foundation.tensorflow_names import host_bodies
 from unisono._src.input.plan import elements
 from unisono._src.ops import kinds
 from unisono._src.values import array_operators, jax_tapes, jax_traces
@@ -31,6 +32,9 @@ _R = TypeVar("_R")
 
 _NUMBERS = (bool, int, float, complex)
 _DEFAULTS = {"b": dtypes.bool, "i": dtypes.int32, "f": dtypes.float32}
+
+
+renew = jax_tapes.renew
 
 
 def unwrap(x: object) -> Any:
@@ -96,6 +100,10 @@ def tensor(x: object, dtype: DType = None) -> jax.Array:
     if port is not None and port.is_spmd:
         port.own(made)
     return made
+
+
+# JAX's arrays have memory of their own.
+own_tensor = tensor
 
 
 def shape_of(x: object) -> tuple[Any, ...]:
@@ -168,6 +176,10 @@ def _narrow(x: np.ndarray, wanted: np.dtype) -> np.ndarray:
 
 def _read(x: object) -> np.ndarray:
     """Returns numbers, or nested lists of numbers, as NumPy reads them."""
+    # NumPy reads a number from `HostText`.
+    leaves = _leaves(x) if isinstance(x, (list, tuple)) else (x,)
+    if any(isinstance(leaf, (bytes, str)) for leaf in leaves):
+        raise _no_numbers_error(np.array(x, object))
     try:
         found = np.asarray(x)
     except ValueError as error:
@@ -189,12 +201,21 @@ def _read(x: object) -> np.ndarray:
 
 
 def _no_numbers_error(x: object) -> Exception:
-    if np.asarray(x).dtype.kind in "SU":
-        return TypeError(f"An array cannot have strings here; received {x!r}.")
+    found = np.asarray(x)
+    if found.dtype.kind in "SU" or _is_text(found):
+        return host_bodies.TextError(
+            f"An array cannot have strings here; received {x!r}. unisono.strings has "
+            "the functions of text, for datasets' functions."
+        )
     return ValueError(
         f"Attempt to convert a value ({x!r}) with an unsupported type ({type(x)}) to a "
         "Tensor."
     )
+
+
+def _is_text(x: np.ndarray) -> bool:
+    """Returns whether all objects of an array are texts."""
+    return all(isinstance(text, (bytes, str)) for text in x.ravel().tolist())
 
 
 def _natural_type(x: object, found: np.ndarray) -> np.dtype:
@@ -286,7 +307,12 @@ def usable_type(dtype: DType) -> np.dtype:
     """Returns the type that JAX has for one that a program asks for.
 
     It warns if they differ, as they do for 64 bits.
+
+    Raises:
+        TypeError: it is the type of text, which JAX does not have.
     """
+    if np.dtype(dtype) == dtypes.string:
+        raise host_bodies.TextError("JAX has no arrays of text.")
     found: np.dtype = jax_types.usable_type(np.dtype(dtype))
     return found
 
@@ -377,6 +403,22 @@ def folds_constants(fn: Callable[_P, _R]) -> Callable[_P, _R]:
         return result
 
     return fold
+
+
+def makes_new_arrays(fn: Callable[_P, jax.Array]) -> Callable[_P, jax.Array]:
+    """Returns `fn`; its result is a new object also if there was nothing to do.
+
+    Args:
+        fn: a function whose first argument is an array.
+    """
+
+    @functools.wraps(fn)
+    def call_and_renew(*args: _P.args, **kwargs: _P.kwargs) -> jax.Array:
+        made = fn(*args, **kwargs)
+        given = args[0] if args else next(iter(kwargs.values()))
+        return renew(made) if made is given else made
+
+    return call_and_renew
 
 
 def known_numbers(x: np.ndarray) -> Any:

@@ -255,5 +255,4 @@ def integers(
     low, high = jnp.asarray(low, kind), jnp.asarray(high, kind)
     # Without a sign: the difference may be larger than the largest signed number.
     span = jax.lax.bitcast_convert_type(high - low, whole)
-    made: jax.Array = low + jax.lax.bitcast_convert_type(found % span, kind)
-    return made
+    return low + jax.lax.bitcast_convert_type(found % span, kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import math
 import operator
 import os
@@ -17,7 +18,6 @@ from jax.typing import ArrayLike, DTypeLike
 
 from unisono._src.foundation import ambient, errors, host_numbers, jax_types
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
-from unisono._src.foundation.public_names import publish
 from unisono._src.state import assignment
 from unisono._src.state.variables import Variable
 from unisono._src.training import philox
@@ -283,10 +283,9 @@ class Generator:
         count = operator.index(delta)
 
         def move(variable: Variable) -> jax.Array:
-            moved: jax.Array = assignment.draw(
+            return assignment.draw(
                 variable, lambda old: _pack(philox.advance(_words(old), count))
             )
-            return moved
 
         frame = ambient.current()
         if self._strategy is None or self._strategy is frame.strategy:
@@ -453,8 +452,7 @@ class Generator:
         if _is_wide():
             first = jax.lax.bitcast_convert_type(keys, jnp.int64)
             return jnp.stack([first, jnp.zeros_like(first)])
-        halves: jax.Array = jax.lax.bitcast_convert_type(keys.T, jnp.int32)
-        return halves
+        return jax.lax.bitcast_convert_type(keys.T, jnp.int32)
 
     def split(self, count: int = 1) -> list[Generator]:
         """Returns generators whose numbers are independent of this one's.
@@ -488,15 +486,13 @@ def _words(state: ArrayLike) -> jax.Array:
     given = jnp.asarray(state)
     if given.dtype == jnp.uint32:
         return given
-    words: jax.Array = jax.lax.bitcast_convert_type(given, jnp.uint32).reshape(-1)
-    return words
+    return jax.lax.bitcast_convert_type(given, jnp.uint32).reshape(-1)
 
 
 def _pack(words: jax.Array) -> jax.Array:
     if not _is_wide():
         return words
-    packed: jax.Array = jax.lax.bitcast_convert_type(words.reshape(-1, 2), jnp.int64)
-    return packed
+    return jax.lax.bitcast_convert_type(words.reshape(-1, 2), jnp.int64)
 
 
 def _as_state(given: object) -> jax.Array:
@@ -552,20 +548,17 @@ _FLOATS = (jnp.bfloat16, np.float16, np.float32, np.float64)
 _INTEGERS = (np.int32, np.uint32, np.int64, np.uint64)
 
 
-def _float_type(dtype: DTypeLike) -> np.dtype[Any]:
-    if np.dtype(dtype) not in [np.dtype(x) for x in _FLOATS]:
-        raise TypeError(f"Expected a type of floats, received {np.dtype(dtype)}.")
+def _check_type(dtype: DTypeLike, known: Sequence[Any], what: str) -> np.dtype[Any]:
+    if np.dtype(dtype) not in map(np.dtype, known):
+        raise TypeError(f"Expected a type of {what}, received {np.dtype(dtype)}.")
     found: np.dtype[Any] = np.dtype(jax_types.usable_type(np.dtype(dtype)))
     return found
 
 
-def _integer_type(dtype: DTypeLike) -> np.dtype[Any]:
-    if np.dtype(dtype) not in map(np.dtype, _INTEGERS):
-        raise TypeError(
-            f"Expected a type of integers of 32 or 64 bits, received {np.dtype(dtype)}."
-        )
-    found: np.dtype[Any] = np.dtype(jax_types.usable_type(np.dtype(dtype)))
-    return found
+_float_type = functools.partial(_check_type, known=_FLOATS, what="floats")
+_integer_type = functools.partial(
+    _check_type, known=_INTEGERS, what="integers of 32 or 64 bits"
+)
 
 
 def _check_range(low: object, high: object) -> None:
@@ -587,12 +580,8 @@ def get_global_generator() -> Generator:
     """
     if not _global:
         # Whatever scope or program asks first, the generator belongs to neither.
-        asking = ambient.swap(ambient.ROOT)
-        try:
-            with jax_traces.compute_at_once():
-                made = Generator.from_non_deterministic_state()
-        finally:
-            ambient.swap(asking)
+        with ambient.enter(ambient.ROOT), jax_traces.compute_at_once():
+            made = Generator.from_non_deterministic_state()
         with _global_lock:
             # Another thread may have made one meanwhile; all must draw from the same.
             _global[:] = _global or [made]
@@ -616,13 +605,3 @@ def set_global_generator(generator: Generator) -> None:
     if not isinstance(generator, Generator):
         raise TypeError(f"Expected a unisono.random.Generator, received {generator!r}.")
     _global[:] = [generator]
-
-
-publish(
-    "unisono.random",
-    Algorithm,
-    Generator,
-    create_rng_state,
-    get_global_generator,
-    set_global_generator,
-)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar, final
 
 from unisono._src.foundation import public_names
+from unisono._src.foundation.tensorflow_names import host_bodies
 
 _T = TypeVar("_T")
 
@@ -64,49 +65,57 @@ def add(
     )
 
 
-def everyday_name(path: str, *also: str, difference: str = "") -> Callable[[_T], _T]:
+def everyday_name(
+    path: str,
+    *also: str,
+    difference: str = "",
+    host: Callable[..., object] | None = None,
+    is_of_arrays: bool = False,
+) -> Callable[[_T], _T]:
     """Returns a decorator that gives a function or class its paths of TensorFlow.
 
-    The arguments are those of `add`. The function says that it comes from the public
-    module of its first path.
+    The arguments are those of `add`, and `host` of `host_bodies.choose`. The function
+    says that it comes from the public module of its first path.
     """
+    above, _, name = path.rpartition(".")
 
     def give(value: _T) -> _T:
-        add(value, path, *also, difference=difference)
-        _publish(value, path)
+        value = host_bodies.choose(value, host)
+        add(value, path, *also, difference=difference, is_of_arrays=is_of_arrays)
+        public_names.publish(f"unisono.{above}".rstrip("."), **{name: value})
         return value
 
     return give
 
 
-def array_function(path: str, *also: str, difference: str = "") -> Callable[[_T], _T]:
+def array_function(
+    path: str,
+    *also: str,
+    difference: str = "",
+    host: Callable[..., object] | None = None,
+) -> Callable[[_T], _T]:
     """Returns a decorator that gives a function of arrays its paths of TensorFlow.
 
     Its docstring gets two more sentences: whose arguments it takes, and `difference`.
-    The arguments are those of `add`.
+    The arguments are those of `add`, and `host` of `host_bodies.choose`.
     """
+    told = (
+        f"The arguments are those of TensorFlow's ``tf.{path}``; `name` has no effect."
+    )
+    give = everyday_name(
+        path, *also, difference=difference, host=host, is_of_arrays=True
+    )
 
-    def give(value: _T) -> _T:
-        add(value, path, *also, difference=difference, is_of_arrays=True)
-        told = (
-            f"The arguments are those of TensorFlow's ``tf.{path}``; `name` has no "
-            "effect."
-        )
-        parts = (
+    def describe(value: _T) -> _T:
+        paragraphs = (
             inspect.cleandoc(value.__doc__ or ""),
             textwrap.fill(told, 84),
             textwrap.fill(difference, 84),
         )
-        value.__doc__ = "\n\n".join(filter(None, parts)) + "\n"
-        _publish(value, path)
-        return value
+        value.__doc__ = "\n\n".join(filter(None, paragraphs)) + "\n"
+        return give(value)
 
-    return give
-
-
-def _publish(value: object, path: str) -> None:
-    above, _, name = path.rpartition(".")
-    public_names.publish(f"unisono.{above}".rstrip("."), **{name: value})
+    return describe
 
 
 def names_in(module: str) -> dict[str, EverydayName]:

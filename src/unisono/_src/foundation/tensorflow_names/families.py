@@ -34,12 +34,11 @@ _LOOKUPS = (
     "Pad the positions of each row to one length, look them up with "
     "unisono.nn.embedding_lookup, and sum with a mask."
 )
+_LISTS = (
+    "Use unisono.io.VarLenFeature, which gives a dense array filled up to the longest."
+)
 _SPARSE = (
     "Use a dense array, jax.experimental.sparse.BCOO, or indices with jax.numpy.take."
-)
-_PIL = (
-    "Read the file in Dataset.map with PIL.Image.open or keras.utils.load_img, and "
-    "take numpy.asarray of it."
 )
 _IMAGES = (
     "Use jax.image, keras.ops.image, or keras.layers such as RandomFlip, in "
@@ -68,7 +67,6 @@ ROWS = tuple(
         ),
         ("SparseTensor", "sparse tensors", _SPARSE),
         ("SparseTensorSpec", "sparse tensors", _SPARSE),
-        ("as_string", "text", "Use str or f-strings outside compiled functions."),
         ("audio", "sound files", "Use Python's wave module in Dataset.map."),
         ("autodiff", "derivatives", "Use unisono.GradientTape, jax.jvp or jax.jacfwd."),
         (
@@ -87,17 +85,6 @@ ROWS = tuple(
         ("contrib", "programs of TensorFlow 1", _V1),
         ("data", "input", "Use the methods of unisono.data.Dataset."),
         ("data.experimental", "input", "Use the methods of unisono.data.Dataset."),
-        (
-            "data.experimental.CsvDataset",
-            "files of commas",
-            "Use unisono.data.TextLineDataset and Dataset.map, or "
-            "Dataset.from_tensor_slices of what numpy or pandas has read.",
-        ),
-        (
-            "data.experimental.make_csv_dataset",
-            "files of commas",
-            "Use Dataset.from_tensor_slices(dict(pandas.read_csv(path))).batch(n).",
-        ),
         (
             "data.experimental.map_and_batch",
             "input",
@@ -178,55 +165,16 @@ ROWS = tuple(
         ("graph_util", "graphs", _GRAPHS),
         ("hessians", "second derivatives", "Use jax.hessian."),
         ("image", "images", _IMAGES),
-        ("image.decode_image", "images", _PIL),
-        ("image.decode_jpeg", "images", _PIL),
-        ("image.decode_png", "images", _PIL),
-        (
-            "image.resize",
-            "images",
-            'Use jax.image.resize(image, shape, "bilinear"); shape has all axes.',
-        ),
-        ("image.flip_left_right", "images", "Use jax.numpy.flip(image, -2)."),
-        ("image.flip_up_down", "images", "Use jax.numpy.flip(image, -3)."),
-        ("image.rot90", "images", "Use jax.numpy.rot90(image, axes=(-3, -2))."),
-        (
-            "image.convert_image_dtype",
-            "images",
-            "Write image.astype(numpy.float32) / 255.",
-        ),
-        (
-            "image.rgb_to_grayscale",
-            "images",
-            "Use keras.ops.image.rgb_to_grayscale.",
-        ),
-        (
-            "image.per_image_standardization",
-            "images",
-            "Write (image - image.mean()) / image.std().",
-        ),
         ("import_graph_def", "graphs", _GRAPHS),
         ("initializers", "first values", "Use unisono.keras.initializers."),
         ("io", "files and records", "Use Python's own modules in Dataset.map."),
-        ("io.read_file", "files", 'Use open(path, "rb").read() in Dataset.map.'),
-        ("io.write_file", "files", 'Use open(path, "wb").write(contents).'),
         ("io.matching_files", "files", "Use glob.glob."),
-        ("io.decode_image", "images", _PIL),
-        ("io.decode_jpeg", "images", _PIL),
-        ("io.decode_png", "images", _PIL),
-        ("io.decode_raw", "bytes", "Use numpy.frombuffer(contents, dtype)."),
-        ("io.decode_csv", "files of commas", "Use csv.reader or str.split."),
+        ("io.RaggedFeature", "records", _LISTS),
         (
-            "io.parse_example",
+            "io.SparseFeature",
             "records",
-            "Read each with a protocol buffer class for Example in Dataset.map.",
+            f"Read its indices and values. {_LISTS}",
         ),
-        (
-            "io.parse_single_example",
-            "records",
-            "Read it with a protocol buffer class for Example in Dataset.map.",
-        ),
-        ("io.serialize_tensor", "bytes", "Use numpy.save into an io.BytesIO."),
-        ("io.parse_tensor", "bytes", "Use numpy.load(io.BytesIO(contents))."),
         ("keras", "Keras", _KERAS),
         ("linalg", "linear algebra", "Use jax.numpy.linalg or jax.scipy.linalg."),
         (
@@ -239,7 +187,7 @@ ROWS = tuple(
         (
             "lookup",
             "tables of words",
-            "Use a Python dict in Dataset.map.",
+            "Use unisono.lookup.StaticHashTable, or a Python dict in Dataset.map.",
         ),
         ("losses", "losses", "Use unisono.keras.losses."),
         ("make_ndarray", "protocol buffers", "Use numpy.asarray."),
@@ -301,7 +249,7 @@ ROWS = tuple(
         (
             "strings",
             "text",
-            "Use the methods of Python's strings, re, or numpy.strings in Dataset.map.",
+            "Use the methods of Python's strings, or re, in Dataset.map.",
         ),
         ("summary", "TensorBoard", "Use unisono.summary.scalar."),
         (
@@ -325,11 +273,6 @@ ROWS = tuple(
         ),
         ("train", "training", "Use unisono.train.Checkpoint, Keras or optax."),
         ("train.Coordinator", "threads", "Use concurrent.futures."),
-        (
-            "train.Example",
-            "records",
-            "Use the protocol buffers of a package such as tfrecord.",
-        ),
         ("types", "types", "Use jax.typing.ArrayLike or jax.Array."),
         ("variant", "handles", "Leave it out."),
         ("version", "its version", "Use unisono.__version__ or jax.__version__."),

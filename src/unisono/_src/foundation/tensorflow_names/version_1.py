@@ -1,7 +1,5 @@
 """Replacements for names of TensorFlow 1, below ``tf.compat.v1``."""
 
-from __future__ import annotations
-
 _FLAGS = "Use absl.flags or argparse."
 _OPTIMIZER = "Use unisono.keras.optimizers, or unisono.optimizers.Optimizer with optax."
 

@@ -1,0 +1,1 @@
+"""What the everyday names compute with in datasets' functions: NumPy for JAX."""

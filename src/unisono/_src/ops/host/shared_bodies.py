@@ -1,0 +1,136 @@
+"""Everyday names whose one body runs with JAX, or with NumPy in datasets' functions.
+
+A body computes by `jax.numpy`, `ops.tensors` and helpers that do the same. On the host
+the same code runs with NumPy in their place: a second function with the code of the
+first and other global names. So both have the same arguments, checks and errors.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unisono._src.foundation.tensorflow_names import everyday
+from unisono._src.ops import tensors
+from unisono._src.ops.host import jax_functions, numpy_functions, working_arrays
+from unisono._src.training import nn
+from unisono._src.values import row_positions
+
+_T = TypeVar("_T", bound=Callable[..., Any])
+
+_ROOM = "unisono._src.ops."
+# Modules whose bodies only make and move elements: NumPy has nothing to warn of, and to
+# keep it from that takes as long as such a body.
+_WITHOUT_ARITHMETIC = ("indexing", "making", "shaping")
+_INSTEAD: dict[str, types.ModuleType] = {
+    jax.__name__: jax_functions,
+    jnp.__name__: numpy_functions,
+    tensors.__name__: working_arrays,
+    # These compute with JAX, and so does a body that calls them.
+    nn.__name__: jax_functions,
+    row_positions.__name__: jax_functions,
+}
+
+
+def array_function(path: str, *also: str, difference: str = "") -> Callable[[_T], _T]:
+    """Returns `everyday.array_function`'s decorator for a function with a shared body.
+
+    The body may call what `working_arrays`, `numpy_functions` and `jax_functions` have.
+    If it needs more of JAX, all of it runs with JAX.
+    """
+
+    def give(function: _T) -> _T:
+        host = run_on_host(function)
+        return everyday.array_function(path, *also, difference=difference, host=host)(
+            function
+        )
+
+    return give
+
+
+def everyday_name(path: str, *also: str, difference: str = "") -> Callable[[_T], _T]:
+    """Returns `everyday.everyday_name`'s decorator for a function that needs JAX.
+
+    In functions of datasets its results are arrays of the host, so that what follows
+    computes with NumPy.
+    """
+
+    def give(function: _T) -> _T:
+        def host(*args: Any, **kwargs: Any) -> Any:
+            return working_arrays.present(function(*args, **kwargs))
+
+        return everyday.everyday_name(path, *also, difference=difference, host=host)(
+            function
+        )
+
+    return give
+
+
+def run_on_host(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function that runs the body of another with NumPy."""
+
+    @functools.cache
+    def body() -> Callable[..., Any]:
+        # At the first call: the module of the function is complete by then.
+        inner: Any = inspect.unwrap(function)
+        return _rebind(inner, _names_of(inner.__globals__["__name__"]))
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            found = body()(*args, **kwargs)
+        except working_arrays.NeedsJax:
+            found = function(*args, **kwargs)
+        return working_arrays.present(found)
+
+    module = function.__module__.rpartition(".")[2]
+    # Infinity and NaN are results, as in TensorFlow.
+    return run if module in _WITHOUT_ARITHMETIC else np.errstate(all="ignore")(run)
+
+
+@functools.cache
+def _names_of(module: str) -> dict[str, Any]:
+    """Returns the global names of a module, for bodies that run on the host."""
+    given = vars(sys.modules[module])
+    made = dict(given)
+    made.update((name, _stand_in(x, given, made)) for name, x in given.items())
+    return made
+
+
+def _stand_in(x: Any, given: dict[str, Any], made: dict[str, Any]) -> Any:
+    """Returns what a global name means on the host.
+
+    Args:
+        x: what it means with JAX.
+        given: the global names of its module.
+        made: those of the functions that run on the host.
+    """
+    if isinstance(x, types.ModuleType):
+        if x.__name__.startswith(_ROOM) and x.__name__ not in _INSTEAD:
+            return types.SimpleNamespace(**_names_of(x.__name__))
+        return _INSTEAD.get(x.__name__, x)
+    # The everyday names, whose module is public, choose between their bodies.
+    if isinstance(x, types.FunctionType) and x.__module__.startswith(_ROOM):
+        inner: Any = inspect.unwrap(x)
+        return _rebind(inner, made) if inner.__globals__ is given else x
+    return x
+
+
+def _rebind(function: types.FunctionType, names: dict[str, Any]) -> Callable[..., Any]:
+    """Returns a function with the code of another and other global names."""
+    made = types.FunctionType(
+        function.__code__,
+        names,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made

@@ -1,0 +1,142 @@
+"""Arrays and numbers of the host have TensorFlow's operators."""
+
+import json
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import unisono as tf
+from tests.unit.foundation import operator_cases
+from unisono._src.foundation import host_numbers, host_types
+
+RECORDED = json.loads(operator_cases.RECORDED.read_text(encoding="utf-8"))
+ERRORS = (TypeError, ValueError, IndexError, OverflowError)
+
+
+def make(values, dtype):
+    """Returns an array as a dataset gives it."""
+    if dtype == "string":
+        return host_numbers.to_host_array(host_types.to_text(values))
+    return host_numbers.to_host_array(np.asarray(values, dtype))
+
+
+def make_number(values, dtype):
+    """Returns the same; a number is one that indexing an array gives."""
+    made = make(values, dtype)
+    return made if made.ndim or dtype == "string" else made[None][0]
+
+
+def differs(found, wanted):
+    """Returns whether two recorded results differ by more than rounding."""
+    if found is None or wanted is None or found[:2] != wanted[:2]:
+        return found != wanted
+    pairs = zip(found[2], wanted[2], strict=True)
+    return not all(
+        a == b or np.isclose(complex(a), complex(b), rtol=1e-5)
+        if found[0].startswith(("float", "complex"))
+        else a == b
+        for a, b in pairs
+    )
+
+
+def is_our_own(text, d):
+    """Returns whether this library refuses what TensorFlow computes.
+
+    TensorFlow cuts the fraction off the floats of a NumPy array beside integers, and
+    makes bools of NumPy's numbers, and of factors, beside bools.
+    """
+    if d == "bool":
+        return "np." in text or " * " in text
+    return d not in ("float32", "complex64") and "np.float64(1.5)" in text
+
+
+@pytest.mark.parametrize("tensor", [make, make_number])
+@pytest.mark.parametrize("d", operator_cases.DTYPES)
+def test_every_operator_gives_what_tensorflow_gives(d, tensor):
+    wrong = {}
+    for text in (text for text, kind in operator_cases.expressions() if kind == d):
+        found = operator_cases.evaluate(text, d, tensor, ERRORS)
+        wanted = RECORDED[d][text]
+        # Whether they are equal to an array of NumPy's is answered, of what it has.
+        is_answered = found is None or "==" in text or "!=" in text
+        if is_our_own(text, d) and is_answered:
+            continue
+        if differs(found, wanted):
+            wrong[text] = (found, wanted)
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("compute", "error", "told"),
+    [
+        (lambda x: x / 255.0, TypeError, r"255.0 .* uint8.* unisono.cast"),
+        (lambda x: x // 0, tf.errors.InvalidArgumentError, "Integer division by zero"),
+        (lambda x: x + make([1.0], "float32"), tf.errors.InvalidArgumentError, "float"),
+        (lambda x: x + make([1, 2], "uint8"), tf.errors.InvalidArgumentError, r"\[2\]"),
+        (lambda x: -x, tf.errors.InvalidArgumentError, "negative takes no .* uint8"),
+        (lambda x: x @ x, tf.errors.InvalidArgumentError, "matrices"),
+        (lambda x: x + np.array([0.5]), TypeError, "unisono.cast"),
+    ],
+)
+def test_an_error_says_what_to_write(compute, error, told):
+    with pytest.raises(error, match=told):
+        compute(make([1, 2, 3], "uint8"))
+
+
+@pytest.mark.parametrize("given", [make([1, 2], "int32"), make_number(3, "float32")])
+def test_what_belongs_to_jax_goes_to_jax(given):
+    variable = tf.Variable([2.0, 3.0])
+    for other in (jnp.asarray([2.0, 3.0]), variable):
+        for found in (given * other, other * given, given / other, given < other):
+            assert isinstance(found, jax.Array)
+    assert jnp.asarray(given).dtype == given.dtype
+    assert jax.jit(lambda x: x * 2.5)(given).dtype == jnp.float32
+
+
+def test_functions_and_methods_of_numpy_stay_its_own():
+    x = make([[1, 2], [3, 5]], "uint8")
+    plain = x.numpy()
+    for compute in (
+        np.std, np.var, np.mean, np.median, np.negative, np.abs, np.transpose,
+        lambda v: v.std(), lambda v: v.var(axis=0), lambda v: v.mean(), lambda v: v.T,
+        lambda v: np.add(v, 1.5), lambda v: np.isclose(v, 2.0), lambda v: v << 1,
+        lambda v: np.allclose(v, 1.5, 9), lambda v: np.concatenate([v, v * 1]),
+        lambda v: v.astype(np.float32), lambda v: v.reshape(-1), np.unique,
+        lambda v: np.percentile(v, 30), lambda v: np.histogram(v)[0], np.asarray,
+    ):  # fmt: skip
+        found, wanted = compute(x), compute(plain)
+        assert np.result_type(found) == np.result_type(wanted)
+        np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_allclose(x, plain + 0.0)
+    assert (x == plain + 0.5).numpy().sum() == 0
+    assert (x != np.array([["a", "b"], ["c", "d"]])).numpy().all() and x[0, 0] != "a"
+    masked = x + np.ma.masked_array(plain, plain > 2)
+    assert masked.mask.sum() == 2
+
+
+def test_an_array_can_be_pickled_and_is_a_leaf_of_a_tree():
+    x = make([1, 2], "int32")
+    copied = pickle.loads(pickle.dumps(x))
+    assert (copied / 2).numpy().dtype == np.float64
+    assert jax.tree.map(lambda v: v + 1, {"x": x})["x"].tolist() == [2, 3]
+
+
+def test_numbers_of_elements_keep_tensorflows_types():
+    seen = []
+
+    def look(x, label):
+        seen.append((type(label).__name__, (label / 2).dtype, (x / 255).dtype))
+        with pytest.raises(TypeError):
+            label * 0.5
+        return x / 255, label // 2
+
+    given = (np.ones((3, 2), np.uint8), np.arange(3))
+    dataset = tf.data.Dataset.from_tensor_slices(given).map(look).batch(3)
+    (x, labels), *_ = dataset
+    assert x.dtype == np.float32 and labels.tolist() == [0, 0, 1]
+    assert set(seen) == {("HostArray", np.dtype("float64"), np.dtype("float32"))}
+    for label in tf.data.Dataset.range(1, 2):
+        assert (label / 2).numpy() == 0.5 and (label + (2**63 - 1)).numpy() == -(2**63)
