@@ -5,43 +5,32 @@
 
 import typing as _typing
 
-from unisono._src.cluster.cluster_tasks import ClusterSpec
-from unisono._src.estimator.variable_store import get_global_step
-from unisono._src.estimator.variable_store import (
-    get_global_step as get_or_create_global_step,
-)
+from unisono._src.cluster.cluster_tasks import ClusterSpec as ClusterSpec
+from unisono._src.estimator.variable_store import get_global_step as get_global_step
 from unisono._src.foundation import lazy_names as _lazy_names
-from unisono._src.saving.checkpoint.checkpoint import Checkpoint, CheckpointOptions
-from unisono._src.saving.checkpoint.manager import CheckpointManager
-from unisono._src.saving.checkpoint.reading import (
-    CheckpointReader,
-    latest_checkpoint,
-    list_variables,
-    load_checkpoint,
-    load_variable,
+from unisono._src.saving.checkpoint.checkpoint import (
+    Checkpoint as Checkpoint,
+    CheckpointOptions as CheckpointOptions,
 )
-from unisono._src.servers.closure_progress import ClosureProgress
-from unisono._src.training.moving_average import ExponentialMovingAverage
-from unisono._src.training.progress import Progress, StepTimes
+from unisono._src.saving.checkpoint.manager import (
+    CheckpointManager as CheckpointManager,
+)
+from unisono._src.saving.checkpoint.reading import (
+    CheckpointReader as CheckpointReader,
+    latest_checkpoint as latest_checkpoint,
+    list_variables as list_variables,
+    load_checkpoint as load_checkpoint,
+    load_variable as load_variable,
+)
+from unisono._src.servers.closure_progress import ClosureProgress as ClosureProgress
+from unisono._src.training.moving_average import (
+    ExponentialMovingAverage as ExponentialMovingAverage,
+)
+from unisono._src.training.progress import Progress as Progress, StepTimes as StepTimes
 
-# Tells what to write for TensorFlow's names that are not here.
-if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.train", {})
+if _typing.TYPE_CHECKING:
+    from unisono._src.ops.records.messages import *  # noqa: F403
 
-__all__ = [
-    "Checkpoint",
-    "CheckpointManager",
-    "CheckpointOptions",
-    "CheckpointReader",
-    "ClosureProgress",
-    "ClusterSpec",
-    "ExponentialMovingAverage",
-    "Progress",
-    "StepTimes",
-    "get_global_step",
-    "get_or_create_global_step",
-    "latest_checkpoint",
-    "list_variables",
-    "load_checkpoint",
-    "load_variable",
-]
+get_or_create_global_step = get_global_step
+
+_lazy_names.serve(__name__)
