@@ -1,0 +1,1 @@
+"""Images: files, decoding, sizes, colours and random changes, as in ``tf.image``."""

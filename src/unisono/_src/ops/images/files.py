@@ -1,0 +1,87 @@
+"""Whole files as text of bytes: `read_file` and `write_file` of ``tf.io``."""
+
+from __future__ import annotations
+
+import os
+from typing import TypeAlias, cast, final
+
+import numpy as np
+
+from unisono._src.foundation import local_files
+from unisono._src.foundation.tensorflow_names.everyday import everyday_name
+from unisono._src.input.plan import elements
+
+__all__ = ["read_file", "write_file"]
+
+# Text, as programs have it, and as the elements of datasets have it.
+Text: TypeAlias = str | bytes | os.PathLike[str] | np.ndarray
+
+
+@final
+class FileContents(bytes):
+    """The bytes of a file, which remember its path for errors.
+
+    Attributes:
+        path: the path of the file.
+    """
+
+    path: str = ""
+
+
+def read_text(name: str, what: str, x: object) -> bytes:
+    """Returns an argument that is one text as bytes.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if isinstance(x, os.PathLike):
+        x = os.fspath(x)
+    if isinstance(x, np.ndarray) and not x.ndim:
+        x = x.item()
+    if isinstance(x, str):
+        return x.encode()
+    if not isinstance(x, bytes):
+        kind = f"{type(x).__name__} of shape {getattr(x, 'shape', ())}"
+        raise TypeError(f"{what} of {name} must be one string, received {kind}.")
+    return x
+
+
+@everyday_name("io.read_file")
+def read_file(filename: Text, name: str | None = None) -> elements.HostArray:
+    """Returns the contents of a file of this machine.
+
+    Args:
+        filename: the path of the file.
+        name: accepted for TensorFlow's sake.
+
+    Raises:
+        NotFoundError: there is no such file.
+
+    >>> import os, tempfile, unisono
+    >>> path = os.path.join(tempfile.mkdtemp(), "new", "notes")
+    >>> unisono.io.write_file(path, "one")
+    >>> unisono.io.read_file(path).numpy()
+    b'one'
+    """
+    path = os.fsdecode(read_text("read_file", "filename", filename))
+    with local_files.GFile(path, "rb") as file:
+        found = FileContents(cast("bytes", file.read()))
+    found.path = path
+    made: elements.HostArray = elements.present(found)
+    return made
+
+
+@everyday_name("io.write_file")
+def write_file(filename: Text, contents: Text, name: str | None = None) -> None:
+    """Writes the contents of a file of this machine; makes the folders above it.
+
+    Args:
+        filename: the path of the file, which is replaced if it exists.
+        contents: what the file has afterwards.
+        name: accepted for TensorFlow's sake.
+    """
+    path = os.fsdecode(read_text("write_file", "filename", filename))
+    written = read_text("write_file", "contents", contents)
+    local_files.makedirs(os.path.dirname(path) or ".")
+    with local_files.GFile(path, "wb") as file:
+        file.write(written)
