@@ -1,0 +1,1 @@
+"""Text and tables of words, which are on the host alone: compiled steps have none."""

@@ -1,0 +1,318 @@
+"""Datasets of CSV files: `CsvDataset` and `make_csv_dataset`."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import glob
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple, final
+
+import numpy as np
+
+from unisono._src.foundation import dtypes
+from unisono._src.input.api.dataset import Dataset
+from unisono._src.input.api.file_datasets import FileDataset
+from unisono._src.input.sources import compressions, csv_files, files
+from unisono._src.input.stages import argument_checks, mapping
+from unisono._src.ops.tensors import DType, TensorLike
+from unisono._src.ops.text import csv_lines, numbers
+from unisono._src.ops.text.arrays import TextLike
+
+assert csv_files  # It says how records of CSV files are read.
+# In the order in which `make_csv_dataset` tries them.
+_INFERRED = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+class CsvDataset(FileDataset):
+    r"""Reads the rows of CSV files as tuples, one number or text for each column.
+
+    Args:
+        filenames: one or several paths, or a dataset of them.
+        record_defaults: for each column its type, if a field must not be empty, or the
+            value of an empty field.
+        compression_type: None, "GZIP" or "ZLIB".
+        buffer_size: checked for compatibility with TensorFlow and ignored.
+        header: whether the first line of each file is left out.
+        field_delim: the character between fields.
+        use_quote_delim: whether a field in double quotes may have any character.
+        na_value: a text that means an empty field, too.
+        select_cols: the columns to read, in rising order; None for all.
+        exclude_cols: the columns to leave out, instead of `select_cols`.
+
+    Raises:
+        InvalidArgumentError: an argument is wrong; while iterating, if a row has other
+            fields.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "table.csv")
+    >>> _ = path.write_text("id,name\n1,a\n2,\n")
+    >>> table = CsvDataset(path, [0, "none"], header=True)
+    >>> [(int(number), name) for number, name in table.as_numpy_iterator()]
+    [(1, b'a'), (2, b'none')]
+    """
+
+    def __init__(
+        self,
+        filenames: argument_checks.Paths | Dataset,
+        record_defaults: Sequence[DType | TensorLike | TextLike],
+        compression_type: str | None = None,
+        buffer_size: int | None = None,
+        header: bool = False,
+        field_delim: str = ",",
+        use_quote_delim: bool = True,
+        na_value: str = "",
+        select_cols: Sequence[int] | None = None,
+        exclude_cols: Sequence[int] | None = None,
+    ) -> None:
+        packed = compressions.check_compression(compression_type)
+        argument_checks.nonnegative_integer(buffer_size, "buffer_size")
+        columns = select_cols
+        if exclude_cols is not None:
+            if select_cols is not None:
+                raise ValueError("Give select_cols or exclude_cols, not both.")
+            every = range(len(record_defaults) + len(exclude_cols))
+            columns = [c for c in every if c not in exclude_cols]
+        decode = csv_lines.Decoder(
+            record_defaults, field_delim, use_quote_delim, na_value, columns, [b""]
+        ).decode_one
+        layout = (int(use_quote_delim), int(header), 0)
+        super().__init__(
+            filenames,
+            lambda names: mapping.Map(
+                files.Files("Csv", names, packed, layout), decode
+            ),
+            None,
+        )
+
+
+def make_csv_dataset(
+    file_pattern: argument_checks.Paths,
+    batch_size: int,
+    column_names: Sequence[str] | None = None,
+    column_defaults: Sequence[DType | TensorLike | TextLike] | None = None,
+    label_name: str | None = None,
+    select_columns: Sequence[str | int] | None = None,
+    field_delim: str = ",",
+    use_quote_delim: bool = True,
+    na_value: str = "",
+    header: bool = True,
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    shuffle_buffer_size: int = 10000,
+    shuffle_seed: int | None = None,
+    prefetch_buffer_size: int | None = None,
+    num_parallel_reads: int | None = None,
+    sloppy: bool = False,
+    num_rows_for_inference: int | None = 100,
+    compression_type: str | None = None,
+    ignore_errors: bool = False,
+    encoding: str = "utf-8",
+) -> Dataset:
+    r"""Returns a dataset of batches of the rows of CSV files, as dicts of columns.
+
+    Args:
+        file_pattern: one or several paths, or patterns of them.
+        batch_size: how many rows a batch has.
+        column_names: the names of the columns; by default the first line tells them.
+        column_defaults: for each column that is read its type, or the value of an empty
+            field; by default they are found from the first rows.
+        label_name: the column that becomes the second part of each element.
+        select_columns: the names or numbers of the columns to read; None for all.
+        field_delim: the character between fields.
+        use_quote_delim: whether a field in double quotes may have any character.
+        na_value: a text that means an empty field, too.
+        header: whether the first line of each file has the names.
+        num_epochs: how often the rows are read; None for ever.
+        shuffle: whether the rows, and the files, come in a random order.
+        shuffle_buffer_size: among how many rows the next one is drawn.
+        shuffle_seed: the same seed gives the same orders in every run.
+        prefetch_buffer_size: how many batches are made ahead.
+        num_parallel_reads: how many files are read in turn.
+        sloppy: accepted for TensorFlow's sake: the order is kept.
+        num_rows_for_inference: from how many rows types are found; None for all.
+        compression_type: None, "GZIP" or "ZLIB".
+        ignore_errors: whether rows that cannot be read are left out.
+        encoding: in which encoding to find the types.
+
+    Raises:
+        ValueError: no file matches, a column is not there, or files differ.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "table.csv")
+    >>> _ = path.write_text("id,price\n1,0.5\n2,1.5\n")
+    >>> table = make_csv_dataset(path, 2, num_epochs=1, shuffle=False)
+    >>> {name: column.tolist() for name, column in next(iter(table)).items()}
+    {'id': [1, 2], 'price': [0.5, 1.5]}
+    """
+    paths = _find_files(file_pattern)
+    packed = compressions.check_compression(compression_type)
+    form = _Format(packed, field_delim, use_quote_delim, na_value, header, encoding)
+    names = _find_names(paths, column_names, form)
+    columns = _find_columns(names, select_columns)
+    defaults: Sequence[object] = column_defaults or ()
+    if column_defaults is None:
+        skipped = (itertools.islice(form.rows(p), int(header), None) for p in paths)
+        rows = itertools.islice(itertools.chain(*skipped), num_rows_for_inference)
+        defaults = _find_defaults(rows, len(names), columns, na_value)
+    decode = _make_decode(form, defaults, names, columns, label_name)
+    dataset = Dataset.from_tensor_slices(np.array(paths, object))
+    if shuffle:
+        dataset = dataset.shuffle(len(paths), shuffle_seed)
+    dataset = dataset.interleave(
+        lambda path: Dataset(form.source(files.path_of(path))), num_parallel_reads or 1
+    )
+    if ignore_errors:
+        # TensorFlow leaves single rows out, so each is tried by itself.
+        dataset = dataset.map(lambda row: decode([row]) and row).ignore_errors()
+    if shuffle:
+        dataset = dataset.shuffle(shuffle_buffer_size, shuffle_seed)
+    # Rows are decoded in batches, which is many times faster.
+    dataset = dataset.repeat(num_epochs).batch(batch_size, num_epochs is None)
+    ahead = mapping.AUTOTUNE if prefetch_buffer_size is None else prefetch_buffer_size
+    return dataset.map(lambda lines: decode(lines.tolist())).prefetch(ahead)
+
+
+@final
+class _Format(NamedTuple):
+    """How files of a table are written."""
+
+    compression: str | None
+    delimiter: str
+    is_quoted: bool
+    missing: str
+    has_header: bool
+    encoding: str
+
+    def source(self, path: str, has_header: bool | None = None) -> files.Files:
+        """Returns the records of a file, by default without the header."""
+        left_out = self.has_header if has_header is None else has_header
+        layout = (int(self.is_quoted), int(left_out), 0)
+        return files.Files("Csv", (path,), self.compression, layout)
+
+    def rows(self, path: str) -> Iterator[list[str]]:
+        """Yields the fields of each record of a file, and of its header."""
+        quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if self.is_quoted else csv.QUOTE_NONE
+        cursor = self.source(path, False).cursor()
+        with contextlib.closing(cursor):
+            while block := cursor.read(64):
+                texts = [record.decode(self.encoding) for record in block]
+                yield from csv.reader(texts, delimiter=self.delimiter, quoting=quoting)
+
+
+def _make_decode(
+    form: _Format,
+    defaults: Sequence[object],
+    names: Sequence[str],
+    columns: Sequence[int],
+    label: str | None,
+) -> Callable[[list[bytes]], Any]:
+    """Returns a function that makes a batch of records.
+
+    Raises:
+        ValueError: there is no column of the label's name.
+    """
+    kept = [names[c] for c in columns]
+    if label is not None and label not in kept:
+        raise ValueError(
+            f"`label_name` provided must be one of the columns: {kept}. Received: "
+            f"{label}."
+        )
+    # Of all columns a row has no more.
+    chosen = None if len(columns) == len(names) else columns
+    decoder = csv_lines.Decoder(
+        defaults, form.delimiter, form.is_quoted, form.missing, chosen, [b""]
+    )
+
+    def decode(lines: list[bytes]) -> Any:
+        found = OrderedDict(zip(kept, decoder.decode(lines), strict=True))
+        return found if label is None else (found, found.pop(label))
+
+    return decode
+
+
+def _find_files(pattern: argument_checks.Paths) -> list[str]:
+    """Returns the files of patterns, in order.
+
+    Raises:
+        ValueError: there are none.
+    """
+    given = argument_checks.paths(pattern, "file_pattern")
+    found = sorted({path for one in given for path in glob.glob(one)})
+    if not found:
+        raise ValueError(f"No files match `file_pattern` {pattern!r}.")
+    return found
+
+
+def _find_names(
+    paths: Sequence[str], given: Sequence[str] | None, form: _Format
+) -> list[str]:
+    """Returns the names of the columns, from the files unless they are given."""
+    if given is None and not form.has_header:
+        raise ValueError(
+            "Expected `column_names` or `header` arguments. Neither is provided."
+        )
+    names = list(given) if given is not None else next(form.rows(paths[0]), [])
+    for path in paths[1:] if given is None else ():
+        if next(form.rows(path), []) != names:
+            raise ValueError(
+                "All input CSV files should have the same column names in the header "
+                f"row. File {path} has different column names."
+            )
+    if len({*names}) != len(names):
+        raise ValueError(f"Names of columns must differ, received {names}.")
+    return names
+
+
+def _find_columns(
+    names: Sequence[str], selected: Sequence[str | int] | None
+) -> list[int]:
+    """Returns the numbers of the columns to read, in rising order."""
+    if selected is None:
+        return list(range(len(names)))
+    for one in selected:
+        if one not in (names if isinstance(one, str) else range(len(names))):
+            raise ValueError(
+                f"Column {one} specified in `select_columns` must be of one of the "
+                f"columns: {list(names)}."
+            )
+    return sorted({names.index(s) if isinstance(s, str) else s for s in selected})
+
+
+def _find_defaults(
+    rows: Iterator[list[str]], width: int, columns: Sequence[int], missing: str
+) -> list[object]:
+    """Returns a default for each column, whose type holds all fields of rows.
+
+    Raises:
+        ValueError: a row has another number of fields.
+    """
+    found = dict.fromkeys(columns, 0)
+    for row in rows:
+        if len(row) != width:
+            raise ValueError(
+                f"Problem inferring types: a CSV row has {len(row)} fields, expected "
+                f"{width}: {row}."
+            )
+        for c in columns:
+            while not _may_have(found[c], row[c], missing):
+                found[c] += 1
+    types = (*_INFERRED, dtypes.string)
+    return [
+        "" if types[found[c]] == dtypes.string else types[found[c]].type(0)
+        for c in columns
+    ]
+
+
+def _may_have(rank: int, text: str, missing: str) -> bool:
+    """Returns whether a type, by its rank, has a field."""
+    if rank == len(_INFERRED) or text in ("", missing):
+        return True
+    dtype = _INFERRED[rank]
+    if not numbers.is_number(text.encode(), dtype):
+        return False
+    # A larger number would be infinite.
+    return dtype != dtypes.float32 or not _LARGEST < abs(float(text)) < np.inf

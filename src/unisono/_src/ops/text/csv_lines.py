@@ -1,0 +1,304 @@
+"""`decode_csv`: lines with commas between fields, to a column for each field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from unisono._src.foundation import ambient, dtypes, errors, host_numbers
+from unisono._src.foundation.tensorflow_names.everyday import everyday_name
+from unisono._src.input.plan import elements
+from unisono._src.ops.tensors import TensorLike
+from unisono._src.ops.text import arrays, numbers
+from unisono._src.ops.text.arrays import Given, TextLike
+
+__all__ = ["decode_csv"]
+
+TYPES = (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64, dtypes.string)
+# What `split` cannot cut: quoted fields, and line ends that may be within them.
+_SPECIAL = re.compile(rb'["\r\n]')
+_LINE_ENDS = re.compile(rb"[\r\n]")
+
+
+@final
+class Group(NamedTuple):
+    """The columns of one type.
+
+    Attributes:
+        dtype: the type.
+        places: where the columns are among those that are decoded.
+        defaults: the value of an empty field in each; None if there must be one.
+    """
+
+    dtype: np.dtype
+    places: list[int]
+    defaults: list[Any]
+
+
+@final
+class Decoder:
+    """Decodes lines of one table.
+
+    Args:
+        defaults: for each column its type, or the value of an empty field, whose type
+            it has; see `decode_csv`.
+        delimiter: the character between fields.
+        is_quoted: whether a field in double quotes may have any character.
+        missing: a text that means an empty field, too.
+        columns: the columns to decode, in rising order; None for all.
+        blank: the fields of an empty line.
+
+    Raises:
+        InvalidArgumentError: an argument is wrong.
+    """
+
+    def __init__(
+        self,
+        defaults: Sequence[object],
+        delimiter: str = ",",
+        is_quoted: bool = True,
+        missing: str | bytes = "",
+        columns: Sequence[int] | None = None,
+        blank: Sequence[bytes] = (),
+    ) -> None:
+        self._delimiter = delimiter.encode()
+        if len(self._delimiter) != 1:
+            raise errors.InvalidArgumentError(
+                f"field_delim should be only 1 char, received {delimiter!r}."
+            )
+        if columns is not None and (
+            len(columns) != len(defaults) or sorted({*columns}) != list(columns)
+        ):
+            raise errors.InvalidArgumentError(
+                "select_cols must be as many as the defaults, in strictly increasing "
+                f"order; received {columns} for {len(defaults)} defaults."
+            )
+        if any(c < 0 for c in columns or ()):
+            raise errors.InvalidArgumentError("select_cols must be non-negative.")
+        self._columns = columns
+        self._is_quoted = is_quoted
+        self._missing = missing.encode() if isinstance(missing, str) else missing
+        self._width, self._blank = len(defaults), list(blank)
+        mark = re.escape(self._delimiter)
+        self._quoted = re.compile(rb'"((?:[^"]|"")*)"(?:' + mark + rb"|\Z)")
+        self._refused = _SPECIAL if is_quoted else _LINE_ENDS
+        found = [_read_default(x) for x in defaults]
+        self._columns_alone = [
+            Group(dtype, [place], [default])
+            for place, (dtype, default) in enumerate(found)
+        ]
+        self._groups = [
+            Group(dtype, places, [found[p][1] for p in places])
+            for dtype in TYPES
+            if (places := [p for p, (own, _) in enumerate(found) if own == dtype])
+        ]
+
+    def decode_one(self, line: bytes) -> list[Any]:
+        """Returns a number or text for each column; raises as `decode` does."""
+        row, made = self._split(line), [None] * self._width
+        if len(row) != self._width:
+            self.decode([line])
+        # Functions of datasets get plain numbers, too: this runs for every line.
+        is_plain = ambient.is_in_dataset()
+        for group in self._groups:
+            found: Any = self._convert([row[p] for p in group.places], group)
+            if not is_plain or group.dtype == dtypes.string:
+                found = map(host_numbers.to_host_number, found)
+            for place, value in zip(group.places, found, strict=True):
+                made[place] = value
+        return made
+
+    def decode(self, lines: list[bytes]) -> list[np.ndarray]:
+        """Returns a vector for each column.
+
+        Raises:
+            InvalidArgumentError: a line has another number of fields, a field is no
+                number, or one is empty that may not be.
+        """
+        columns = self._cut(lines)
+        return [
+            self._convert(column, group)
+            for column, group in zip(columns, self._columns_alone, strict=True)
+        ]
+
+    def _cut(self, lines: list[bytes]) -> list[list[bytes]]:
+        """Returns the fields of each column.
+
+        Raises:
+            InvalidArgumentError: a line has another number of fields.
+        """
+        width, delimiter = self._width, self._delimiter
+        joined = delimiter.join(lines)
+        # Without quotes and empty lines all of them are cut at once.
+        if (
+            self._columns is None
+            and all(lines)
+            and not _SPECIAL.search(joined)
+            and {line.count(delimiter) for line in lines} == {width - 1}
+        ):
+            fields = joined.split(delimiter)
+            return [fields[c::width] for c in range(width)]
+        rows = list(map(self._split, lines))
+        for number, row in enumerate(rows):
+            if len(row) != width:
+                raise errors.InvalidArgumentError(
+                    f"Expect {width} fields but have {len(row)} in record {number}: "
+                    f"{lines[number]!r}."
+                )
+        return [[row[c] for row in rows] for c in range(width)]
+
+    def _convert(self, texts: list[bytes], group: Group) -> np.ndarray:
+        """Returns the fields of a group, line by line, in its type."""
+        dtype, places, defaults = group
+        empty: list[int] = []
+        if b"" in texts or self._missing in texts:
+            empty = [i for i, x in enumerate(texts) if x in (b"", self._missing)]
+        for i in empty:
+            if defaults[i % len(places)] is None:
+                raise errors.InvalidArgumentError(
+                    f"Field {places[i % len(places)]} is required but missing in "
+                    f"record {i // len(places)}!"
+                )
+            texts[i] = b"0"
+        if dtype == dtypes.string:
+            found = arrays.fill(texts, (len(texts),))
+        else:
+            try:
+                found = numbers.parse(texts, dtype)
+            except ValueError:
+                i = next(
+                    i for i, x in enumerate(texts) if not numbers.is_number(x, dtype)
+                )
+                raise errors.InvalidArgumentError(
+                    f"Field {places[i % len(places)]} in record {i // len(places)} is "
+                    f"not a valid {dtype}: {texts[i]!r}."
+                ) from None
+        for i in empty:
+            found[i] = defaults[i % len(places)]
+        return found
+
+    def _split(self, line: bytes) -> list[bytes]:
+        """Returns the fields of the columns to decode, as far as the line has them."""
+        columns = self._columns
+        most = -1 if columns is None else columns[-1] + 1
+        if _SPECIAL.search(line):
+            parts = self._split_quoted(line, most)
+        elif line:
+            parts = line.split(self._delimiter, most)
+        else:
+            parts = self._blank
+        if columns is None:
+            return parts
+        return [parts[c] for c in columns if c < len(parts)]
+
+    def _split_quoted(self, line: bytes, most: int) -> list[bytes]:
+        """Returns the fields of a line with quotes or line ends; at most `most`."""
+        parts: list[bytes] = []
+        at = 0
+        while at < len(line) and len(parts) != most:
+            if line[at] in b"\r\n":
+                at += 1
+            elif self._is_quoted and line[at] == ord('"'):
+                field = self._quoted.match(line, at)
+                if field is None:
+                    raise errors.InvalidArgumentError(
+                        "Quoted field has to end with quote followed by delim or end, "
+                        "and a quote inside it has to be escaped by another quote; "
+                        f"received {line!r}."
+                    )
+                parts.append(field[1].replace(b'""', b'"'))
+                at = max(field.end(), field.end(1) + 2)
+            else:
+                end = line.find(self._delimiter, at) % (len(line) + 1)
+                parts.append(line[at:end])
+                if self._refused.search(parts[-1]):
+                    raise errors.InvalidArgumentError(
+                        "Unquoted fields cannot have quotes/CRLFs inside; received "
+                        f"{line!r}."
+                    )
+                at = end + 1
+        if len(parts) != most and line.endswith(self._delimiter):
+            parts.append(b"")
+        return parts
+
+
+def _read_default(x: object) -> tuple[np.dtype, object]:
+    """Returns the type of a column, and the value of an empty field or None.
+
+    Raises:
+        InvalidArgumentError: it is no type or value of a column.
+    """
+    if isinstance(x, np.dtype):
+        dtype, value = x, None
+    else:
+        found: Any = elements.as_array(
+            elements.to_array(arrays.known("io.decode_csv", x))
+        )
+        # TensorFlow's empty list is one of float32.
+        is_untyped = found.size == 0 and found.dtype == dtypes.float64
+        dtype = dtypes.float32 if is_untyped and isinstance(x, list) else found.dtype
+        if found.ndim > 1 or found.size > 1:
+            raise errors.InvalidArgumentError(
+                f"Each record default should be at most one value, received {x!r}."
+            )
+        value = found.item() if found.size else None
+    if dtype not in TYPES:
+        raise errors.InvalidArgumentError(
+            f"A column of type {dtype} cannot be decoded: it must be "
+            f"{', '.join(map(str, TYPES[:-1]))} or string."
+        )
+    return dtype, value
+
+
+# A function of `map` gives the same arguments for each line.
+_decoders: dict[tuple[Any, ...], Decoder] = {}
+
+
+@everyday_name("io.decode_csv")
+def decode_csv(
+    records: TextLike,
+    record_defaults: Sequence[TensorLike | TextLike],
+    field_delim: str = ",",
+    use_quote_delim: bool = True,
+    na_value: str = "",
+    select_cols: Sequence[int] | None = None,
+    name: str | None = None,
+) -> list[Given]:
+    """Returns an array for each column of lines with commas between fields.
+
+    Args:
+        records: one line, or an array of them.
+        record_defaults: for each column the value of an empty field, whose type is the
+            column's: float32, float64, int32, int64 or string. An empty list or array
+            means that there must be a value.
+        field_delim: the character between fields.
+        use_quote_delim: whether a field in double quotes may have any character.
+        na_value: a text that means an empty field, too.
+        select_cols: the columns to decode, in rising order; None for all.
+        name: accepted for TensorFlow's sake.
+
+    Raises:
+        InvalidArgumentError: a line has another number of fields, a field is no number
+            of its type, or one is empty that may not be.
+
+    >>> decode_csv('1,"a, b",', [0, "", 2.5])
+    [np.int32(1), b'a, b', np.float32(2.5)]
+    """
+    found = arrays.read("io.decode_csv", records)
+    key = (
+        repr(record_defaults), field_delim, use_quote_delim, na_value, repr(select_cols)
+    )  # fmt: skip
+    decoder = _decoders.get(key)
+    if decoder is None:
+        if len(_decoders) >= 256:
+            _decoders.clear()
+        decoder = _decoders[key] = Decoder(
+            record_defaults, field_delim, use_quote_delim, na_value, select_cols
+        )
+    if isinstance(found, bytes):
+        return decoder.decode_one(found)
+    columns = decoder.decode(found.ravel().tolist())
+    return [arrays.give(column.reshape(found.shape)) for column in columns]

@@ -1,0 +1,391 @@
+"""Functions of text: split, join, cut and replace, as in ``tf.strings``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from unisono._src.foundation import dtypes, errors
+from unisono._src.foundation.tensorflow_names.everyday import everyday_name
+from unisono._src.ops.tensors import TensorLike
+from unisono._src.ops.text import arrays, hashing, patterns
+from unisono._src.ops.text.arrays import Given, TextLike
+
+__all__ = [
+    "bytes_split",
+    "join",
+    "length",
+    "lower",
+    "reduce_join",
+    "regex_full_match",
+    "regex_replace",
+    "split",
+    "strip",
+    "substr",
+    "to_hash_bucket_fast",
+    "upper",
+]
+
+_PADDED = (
+    "There are no ragged tensors: for an array of texts the parts are one more axis, "
+    'and shorter rows are filled up with empty texts, as `to_tensor("")` does.'
+)
+_UTF8 = "UTF8_CHAR"
+
+
+@everyday_name("strings.split", difference=_PADDED)
+def split(
+    input: TextLike,
+    sep: str | bytes | None = None,
+    maxsplit: int = -1,
+    name: str | None = None,
+) -> Given:
+    """Returns the parts of each text.
+
+    Args:
+        input: one text, or an array of them.
+        sep: what is between parts; None or "" for any run of white space.
+        maxsplit: how many times a text is split at most; -1 for every time.
+        name: accepted for TensorFlow's sake.
+
+    Returns:
+        A vector for one text. For an array its shape and one more axis, in which rows
+        of fewer parts end with empty texts.
+
+    >>> split("a  b c").tolist(), split(["a b", "c"]).tolist()
+    ([b'a', b'b', b'c'], [[b'a', b'b'], [b'c', b'']])
+    """
+    found = arrays.read("strings.split", input)
+    between = arrays.read("strings.split", sep) if sep else None
+    if isinstance(between, np.ndarray):
+        raise errors.InvalidArgumentError(
+            f"sep of split is one text, received {sep!r}."
+        )
+
+    def parts(text: bytes) -> list[bytes]:
+        if not maxsplit:
+            return [text]
+        made = text.split(between, maxsplit)
+        # TensorFlow gives the rest after the last split, even if there is none.
+        return [*made, b""] if len(made) == maxsplit and not between else made
+
+    return _pad(parts, found)
+
+
+@everyday_name("strings.bytes_split", difference=_PADDED)
+def bytes_split(input: TextLike, name: str | None = None) -> Given:
+    """Returns the single bytes of each text.
+
+    >>> bytes_split("abc").tolist()
+    [b'a', b'b', b'c']
+    """
+    found = arrays.read("strings.bytes_split", input)
+    return _pad(lambda t: [t[i : i + 1] for i in range(len(t))], found)
+
+
+def _pad(parts: Callable[[bytes], list[bytes]], found: bytes | np.ndarray) -> Given:
+    """Returns the parts of each text, filled up to the longest row."""
+    if isinstance(found, bytes):
+        made = parts(found)
+        return arrays.give(arrays.fill(made, (len(made),)))
+    rows = list(map(parts, found.ravel().tolist()))
+    width = max(map(len, rows), default=0)
+    flat = [x for row in rows for x in (*row, *[b""] * (width - len(row)))]
+    return arrays.give(arrays.fill(flat, (*found.shape, width)))
+
+
+@everyday_name("strings.join")
+def join(
+    inputs: Sequence[TextLike], separator: str | bytes = "", name: str | None = None
+) -> Given:
+    """Returns texts put together, element by element.
+
+    Args:
+        inputs: arrays of one shape; a single text goes with every element.
+        separator: what to put between them.
+        name: accepted for TensorFlow's sake.
+
+    Raises:
+        InvalidArgumentError: the shapes differ.
+
+    >>> join([["a", "b"], "c"], "-").tolist()
+    [b'a-c', b'b-c']
+    """
+    found = [arrays.read("strings.join", x) for x in inputs]
+    between = arrays.read("strings.join", separator)
+    assert isinstance(between, bytes)
+    shapes = {x.shape for x in found if isinstance(x, np.ndarray)}
+    if len(shapes) > 1:
+        raise errors.InvalidArgumentError(
+            f"join takes texts of one shape, received {sorted(shapes)}."
+        )
+    if not shapes:
+        texts = [x for x in found if isinstance(x, bytes)]
+        return arrays.give(between.join(texts))
+    shape = shapes.pop()
+    columns = [np.broadcast_to(x, shape).ravel().tolist() for x in map(_box, found)]
+    made = list(map(between.join, zip(*columns, strict=True)))
+    return arrays.give(arrays.fill(made, shape))
+
+
+def _box(x: bytes | np.ndarray) -> np.ndarray:
+    """Returns texts as an array: NumPy would cut one text at zero bytes."""
+    return arrays.fill([x], ()) if isinstance(x, bytes) else x
+
+
+@everyday_name("strings.reduce_join")
+def reduce_join(
+    inputs: TextLike,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    separator: str | bytes = "",
+    name: str | None = None,
+) -> Given:
+    """Returns the texts along axes put together.
+
+    Args:
+        inputs: the texts.
+        axis: the axes, joined in this order; None for all of them.
+        keepdims: whether to keep these axes, with one element.
+        separator: what to put between texts.
+        name: accepted for TensorFlow's sake.
+
+    Raises:
+        OutOfRangeError: there is no such axis.
+
+    >>> reduce_join([["a", "b"], ["c", "d"]], -1, separator=" ").tolist()
+    [b'a b', b'c d']
+    """
+    found = _box(arrays.read("strings.reduce_join", inputs))
+    between = arrays.read("strings.reduce_join", separator)
+    assert isinstance(between, bytes)
+    given = range(found.ndim) if axis is None else np.ravel(axis).tolist()
+    if any(not -found.ndim <= a < found.ndim for a in given):
+        raise errors.OutOfRangeError(
+            f"Invalid reduction dimension {axis} for text of shape {found.shape}."
+        )
+    axes = [a % found.ndim for a in given]
+    kept = [a for a in range(found.ndim) if a not in axes]
+    moved = found.transpose(kept + axes)
+    outer = moved.shape[: len(kept)]
+    rows = moved.reshape(math.prod(outer), math.prod(moved.shape[len(kept) :]))
+    made = [between.join(row) for row in rows]
+    shape = [1 if a in axes else n for a, n in enumerate(found.shape)]
+    return arrays.give(arrays.fill(made, shape if keepdims else outer))
+
+
+@everyday_name("strings.length")
+def length(input: TextLike, unit: str = "BYTE", name: str | None = None) -> Given:
+    """Returns the length of each text, as int32.
+
+    Args:
+        input: the texts.
+        unit: "BYTE" or "UTF8_CHAR".
+        name: accepted for TensorFlow's sake.
+
+    >>> length(["a", "\u00e9"]).tolist(), length("\u00e9", unit="UTF8_CHAR").numpy()
+    ([1, 2], np.int32(1))
+    """
+    count = len if _is_bytes(unit) else lambda text: len(_starts(text))
+    return arrays.each(count, arrays.read("strings.length", input), dtypes.int32)
+
+
+def _is_bytes(unit: str) -> bool:
+    """Returns whether a unit is bytes, or else characters of UTF-8.
+
+    Raises:
+        InvalidArgumentError: it is neither.
+    """
+    if unit not in ("BYTE", _UTF8):
+        raise errors.InvalidArgumentError(
+            f'unit must be "BYTE" or "UTF8_CHAR", received {unit!r}.'
+        )
+    return unit != _UTF8
+
+
+def _starts(text: bytes) -> list[int]:
+    """Returns where characters of UTF-8 begin: at bytes that continue none."""
+    return [i for i, byte in enumerate(text) if byte & 0xC0 != 0x80]
+
+
+@everyday_name("strings.substr")
+def substr(
+    input: TextLike,
+    pos: TensorLike,
+    len: TensorLike,
+    unit: str = "BYTE",
+    name: str | None = None,
+) -> Given:
+    """Returns a part of each text.
+
+    Args:
+        input: the texts.
+        pos: where each part begins; a negative one counts from the end.
+        len: the length of each part, which ends with its text at the latest.
+        unit: "BYTE" or "UTF8_CHAR", of `pos` and `len`.
+        name: accepted for TensorFlow's sake.
+
+    Raises:
+        InvalidArgumentError: a position is outside its text, or the shapes do not fit.
+
+    >>> substr("hello", 1, 3), substr("hello", -3, 9)
+    (b'ell', b'llo')
+    """
+    found = _box(arrays.read("strings.substr", input))
+    starts, sizes = (arrays.numbers("strings.substr", x) for x in (pos, len))
+    if starts.shape != sizes.shape or starts.dtype != sizes.dtype:
+        raise errors.InvalidArgumentError(
+            f"pos and len of substr are alike, received {starts.dtype} of shape "
+            f"{starts.shape} and {sizes.dtype} of shape {sizes.shape}."
+        )
+    try:
+        texts, starts, sizes = np.broadcast_arrays(found, starts, sizes)
+    except ValueError as e:
+        raise errors.InvalidArgumentError(f"substr: {e}") from e
+    cut = _cut_bytes if _is_bytes(unit) else _cut_characters
+    flat = (x.ravel().tolist() for x in (texts, starts, sizes))
+    return arrays.give(arrays.fill(list(map(cut, *flat)), texts.shape))
+
+
+def _cut_bytes(text: bytes, start: int, size: int) -> bytes:
+    begin = _find_begin(start, len(text))
+    # As in TensorFlow a negative size is the rest of the text.
+    return text[begin : begin + size] if size >= 0 else text[begin:]
+
+
+def _cut_characters(text: bytes, start: int, size: int) -> bytes:
+    marks = _starts(text)
+    begin = _find_begin(start, len(marks))
+    marks.append(len(text))
+    return text[marks[begin] : marks[min(begin + max(size, 0), len(marks) - 1)]]
+
+
+def _find_begin(start: int, size: int) -> int:
+    """Returns where a part begins.
+
+    Raises:
+        InvalidArgumentError: that is outside the text.
+    """
+    if not -size <= start <= size:
+        raise errors.InvalidArgumentError(
+            f"pos {start} out of range for string of length {size} in substr."
+        )
+    return start + size if start < 0 else start
+
+
+def _change_case(name: str, input: TextLike, encoding: str) -> Given:
+    """Returns texts in which a method of `bytes` or `str` has changed letters."""
+    found = arrays.read(f"strings.{name}", input)
+    if encoding not in ("", "utf-8"):
+        raise errors.InvalidArgumentError(
+            f'encoding of {name} must be "" or "utf-8", received {encoding!r}.'
+        )
+    if not encoding:
+        return arrays.each(getattr(bytes, name), found)
+    change = getattr(str, name)
+    return arrays.each(lambda t: change(t.decode(errors="replace")).encode(), found)
+
+
+@everyday_name("strings.lower")
+def lower(input: TextLike, encoding: str = "", name: str | None = None) -> Given:
+    """Returns texts in small letters.
+
+    Args:
+        input: the texts.
+        encoding: "" changes the letters of ASCII alone, "utf-8" those of Unicode.
+        name: accepted for TensorFlow's sake.
+
+    >>> lower("ABC").numpy(), lower("\u00c9", encoding="utf-8").decode() == "\u00e9"
+    (b'abc', True)
+    """
+    return _change_case("lower", input, encoding)
+
+
+@everyday_name("strings.upper")
+def upper(input: TextLike, encoding: str = "", name: str | None = None) -> Given:
+    """Returns texts in capital letters.
+
+    The arguments are those of `lower`.
+
+    >>> upper("abc").numpy()
+    b'ABC'
+    """
+    return _change_case("upper", input, encoding)
+
+
+@everyday_name("strings.strip")
+def strip(input: TextLike, name: str | None = None) -> Given:
+    r"""Returns texts without the white space around them.
+
+    >>> strip(["  a b\n"]).tolist()
+    [b'a b']
+    """
+    return arrays.each(bytes.strip, arrays.read("strings.strip", input))
+
+
+@everyday_name("strings.regex_replace", difference=patterns.DIFFERENCE)
+def regex_replace(
+    input: TextLike,
+    pattern: str | bytes,
+    rewrite: str | bytes,
+    replace_global: bool = True,
+    name: str | None = None,
+) -> Given:
+    r"""Returns texts in which what a regular expression matches is replaced.
+
+    Args:
+        input: the texts.
+        pattern: the expression, in the syntax of RE2.
+        rewrite: what to put there; ``\1`` is the first group, ``\0`` the whole match.
+        replace_global: whether every match is replaced, or the first one only.
+        name: accepted for TensorFlow's sake.
+
+    Raises:
+        InvalidArgumentError: the expression is wrong, or a text is not UTF-8.
+
+    >>> regex_replace("a1b22", "[0-9]+", "<\\0>")
+    b'a<1>b<22>'
+    """
+    replace = patterns.make_replacement(pattern, rewrite, replace_global)
+    return arrays.each(replace, arrays.read("strings.regex_replace", input))
+
+
+@everyday_name("strings.regex_full_match", difference=patterns.DIFFERENCE)
+def regex_full_match(
+    input: TextLike, pattern: str | bytes, name: str | None = None
+) -> Given:
+    """Returns whether a regular expression matches the whole of each text.
+
+    >>> regex_full_match(["ab", "abc"], "a.").tolist()
+    [True, False]
+    """
+    match = patterns.make_match(pattern)
+    return arrays.each(
+        match, arrays.read("strings.regex_full_match", input), dtypes.bool
+    )
+
+
+@everyday_name("strings.to_hash_bucket_fast")
+def to_hash_bucket_fast(
+    input: TextLike, num_buckets: int, name: str | None = None
+) -> Given:
+    """Returns a number below `num_buckets` for each text, the same in every program.
+
+    It is the rest of TensorFlow's hash, FarmHash's `Fingerprint64`.
+
+    Raises:
+        InvalidArgumentError: `num_buckets` is not positive.
+
+    >>> to_hash_bucket_fast(["Hello", "TensorFlow"], 3).tolist()
+    [0, 2]
+    """
+    if num_buckets < 1:
+        raise errors.InvalidArgumentError(
+            f"num_buckets must be at least 1, received {num_buckets}."
+        )
+    found = arrays.read("strings.to_hash_bucket_fast", input)
+    return arrays.each(
+        lambda text: hashing.fingerprint(text) % num_buckets, found, dtypes.int64
+    )

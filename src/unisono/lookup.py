@@ -1,0 +1,10 @@
+"""Tables of words and numbers, under their names in ``tf.lookup``; on the host."""
+
+import typing as _typing
+
+from unisono._src.foundation import lazy_names as _lazy_names
+
+if _typing.TYPE_CHECKING:
+    from unisono._src.ops.text.tables import *  # noqa: F403
+
+_lazy_names.serve(__name__)
