@@ -4,23 +4,25 @@ from typing import Any
 
 from keras import *
 
-from unisono.keras import activations as activations
-from unisono.keras import applications as applications
-from unisono.keras import backend as backend
-from unisono.keras import callbacks as callbacks
-from unisono.keras import constraints as constraints
-from unisono.keras import datasets as datasets
-from unisono.keras import initializers as initializers
-from unisono.keras import layers as layers
-from unisono.keras import losses as losses
-from unisono.keras import metrics as metrics
-from unisono.keras import mixed_precision as mixed_precision
-from unisono.keras import models as models
-from unisono.keras import ops as ops
-from unisono.keras import optimizers as optimizers
-from unisono.keras import preprocessing as preprocessing
-from unisono.keras import regularizers as regularizers
-from unisono.keras import saving as saving
-from unisono.keras import utils as utils
+from unisono.keras import (
+    activations as activations,
+    applications as applications,
+    backend as backend,
+    callbacks as callbacks,
+    constraints as constraints,
+    datasets as datasets,
+    initializers as initializers,
+    layers as layers,
+    losses as losses,
+    metrics as metrics,
+    mixed_precision as mixed_precision,
+    models as models,
+    ops as ops,
+    optimizers as optimizers,
+    preprocessing as preprocessing,
+    regularizers as regularizers,
+    saving as saving,
+    utils as utils,
+)
 
 def __getattr__(name: str) -> Any: ...

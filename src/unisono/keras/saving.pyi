@@ -2,7 +2,9 @@ from typing import Any
 
 from keras.saving import *
 
-from unisono._src.integrations.keras.former_names import load_model as load_model
-from unisono._src.integrations.keras.former_names import save_model as save_model
+from unisono._src.integrations.keras.former_names import (
+    load_model as load_model,
+    save_model as save_model,
+)
 
 def __getattr__(name: str) -> Any: ...

@@ -12,8 +12,7 @@ import importlib.util
 import sys
 import types
 from collections.abc import Sequence
-from importlib import abc as importlib_abc
-from importlib import machinery
+from importlib import abc as importlib_abc, machinery
 from typing import Any, final
 
 from unisono._src.foundation import library_hooks

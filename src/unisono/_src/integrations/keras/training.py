@@ -40,7 +40,7 @@ from unisono._src.machines import topology
 from unisono._src.machines.topology import Topology
 from unisono._src.strategies import call_context, current
 from unisono._src.strategies.base import Strategy
-from unisono._src.values import collectives
+from unisono._src.values import collectives, jax_tapes
 from unisono._src.workers import watchdog
 
 # Under this name a model has, while a loop runs, the state that its latest step
@@ -123,7 +123,8 @@ def _make_loop_method(name: str) -> Callable[..., object]:
                 return fit(self, strategy, _enter_loop, *args, **kwargs)
         if name.endswith("_on_batch"):
             strategy_distribution.check_numbers((args, kwargs))
-        with _enter_loop(self):
+        # They return numbers, which have no gradient.
+        with jax_tapes.leave_tapes(), _enter_loop(self):
             return getattr(type(self), name)(self, *args, **kwargs)
 
     return method
