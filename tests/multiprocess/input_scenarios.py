@@ -386,7 +386,7 @@ def exempt(s, w, folder):
     paths = [f"{folder}/mount{w}/part-{i}" for i in range(2)]
     own = Dataset.from_tensor_slices(np.arange(4) + 10 * w).batch(2)
     rng = np.random.default_rng(w)
-    changed = _generated(4).map(lambda x: np.int64(x + rng.random())).batch(4)
+    changed = _generated(4).map(lambda x: np.int64(float(x) + rng.random())).batch(4)
     return [
         _steps(s, tf.data.TextLineDataset(paths).map(_number).batch(2)),
         _steps(s, _with_policy(own, "OFF")),

@@ -42,6 +42,15 @@ assert_type(data.Dataset.load("saved"), data.Dataset)
 with unisono.io.TFRecordWriter("records") as writer:
     assert_type(writer, unisono.io.TFRecordWriter)
     writer.write(b"record")
+feature = unisono.train.Feature(int64_list=unisono.train.Int64List(value=[1]))
+features = unisono.train.Features(feature={"x": feature})
+example = unisono.train.Example(features=features)
+assert_type(example.SerializeToString(), bytes)
+assert_type(unisono.train.Example.FromString(b""), unisono.train.Example)
+assert_type(example.features.feature["x"].int64_list.value[0], int)
+wanted = {"x": unisono.io.FixedLenFeature([], unisono.int64, default_value=0)}
+assert_type(unisono.io.parse_single_example(b"", wanted), dict[str, Any])
+assert_type(unisono.io.serialize_tensor([1.5]).numpy(), bytes)
 
 strategy = distribute.MirroredStrategy()
 distributed = strategy.experimental_distribute_dataset(dataset.batch(4))

@@ -67,6 +67,17 @@ def _number(text):
     return np.int64(int(bytes(text)))
 
 
+def _with_operators(number):
+    """Returns a function that uses operators, some of them in place."""
+
+    def change(x):
+        x = 3 * x - x // (number + 1)
+        x ^= number
+        return x
+
+    return change
+
+
 SOURCES = {
     "range": lambda size, paths: Dataset.range(size),
     "slices": lambda size, paths: Dataset.from_tensor_slices(np.arange(size)),
@@ -93,6 +104,7 @@ TRANSFORMATIONS = {
         lambda x: x + 100, num_parallel_calls=1 + k % 4
     ),
     "map tuned": lambda d, k: d.map(lambda x: x + 100, num_parallel_calls=-1),
+    "operators": lambda d, k: d.map(_with_operators(k)),
     "filter": lambda d, k: d.filter(lambda x: x % (k + 1) != 0),
     "unbatch": lambda d, k: d.batch(k).unbatch(),
     "rebatch": lambda d, k: d.batch(k).rebatch(k % 4 + 1).unbatch(),
@@ -147,6 +159,7 @@ ON_BATCHES = {
     "prefetch": lambda d, k: d.prefetch(k),
     "map": lambda d, k: d.map(lambda x: x + 1),
     "map in threads": lambda d, k: d.map(lambda x: x + 1, num_parallel_calls=2),
+    "operators": lambda d, k: d.map(_with_operators(k), num_parallel_calls=2),
     "cache": lambda d, k: d.cache().repeat(2),
     "take": lambda d, k: d.take(k),
 }

@@ -66,6 +66,29 @@ def test_the_two_rules_are_told():
     assert mapped.rows[0].count == "endless global batches"
 
 
+def test_the_way_in_which_functions_run_is_told():
+    def scale(x):
+        return x * 2
+
+    def told(dataset):
+        return described(2, dataset.batch(2)).functions
+
+    numbers = Dataset.range(4)
+    assert told(numbers) == ""
+    several = numbers.map(scale).map(scale).map(abs, num_parallel_calls=3)
+    assert told(several) == (
+        "Functions run on the host: Map(scale) one element after the other; "
+        "Map(abs) in 3 threads."
+    )
+    tuned = numbers.map(scale, num_parallel_calls=uni.data.AUTOTUNE)
+    assert "or in threads if the first calls are slow" in told(tuned)
+    options = uni.data.Options()
+    options.worker_processes = 2
+    assert "Map(scale) in 2 processes." in told(tuned.with_options(options))
+    found = described(2, several.batch(2))
+    assert found.functions in found.line and "in 3 threads" in str(found)
+
+
 def test_files_are_named_and_dealt(tmp_path):
     paths = [str(tmp_path / f"part-{i}") for i in range(7)]
     for path in paths:

@@ -5,8 +5,7 @@ import logging
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import unisono as uni
 from tests.unit.input.pipelines import Dataset

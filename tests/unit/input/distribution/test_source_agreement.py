@@ -234,7 +234,7 @@ def test_elements_that_look_alike_at_first_are_told_apart():
 
 def test_workers_may_change_examples_at_random():
     rng = np.random.default_rng(0)
-    told, _ = read(lambda w: generated(range(9)).map(lambda x: x + rng.random()))
+    told, _ = read(lambda w: generated(range(9)).map(lambda x: float(x) + rng.random()))
     assert not any(isinstance(t, Exception) for t in told)
     assert told[0] != told[1]
 

@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+import unisono as uni
 from tests.unit.input.loaders.test_dispatch import distributed
-from tests.unit.input.pipelines import flat, resumed, saved
+from tests.unit.input.pipelines import flat, mirrored, resumed, saved
 from unisono._src.input.loaders import dispatch
 from unisono._src.input.plan import first_elements
 
@@ -115,3 +116,31 @@ def test_a_dataset_that_raises_stop_iteration_does_not_end_the_data():
     state = saved(iterator)
     assert flat(2, iterator) == list(range(4, 10))
     assert flat(2, resumed(iterator, state)) == list(range(4, 10))
+
+
+def split(replicas, rank=0):
+    sampler = data.DistributedSampler(ROWS, replicas, rank, shuffle=False)
+    return data.DataLoader(ROWS, batch_size=2, sampler=sampler)
+
+
+def test_a_loader_that_gives_a_part_of_the_data_is_refused():
+    with pytest.raises(
+        ValueError, match=r"num_replicas=2.*one part of 2.*shuffle=True"
+    ):
+        distributed(2, split(2))
+    batches = uni.data.Dataset.from_loader(split(2)).map(lambda x: x + 1)
+    with pytest.raises(ValueError, match="distribute_datasets_from_function"):
+        distributed(2, batches)
+    assert flat(2, distributed(2, split(1))) == list(range(10))
+
+
+def test_a_worker_may_read_a_part_of_its_own():
+    strategy = mirrored(2)
+    made = strategy.distribute_datasets_from_function(lambda context: split(2, 1))
+    assert sorted(flat(2, made)) == [1, 3, 5, 7, 9]
+
+
+def test_the_advice_to_spawn_names_the_guard_of_the_script():
+    fork = data.DataLoader(ROWS, num_workers=1, multiprocessing_context="fork")
+    with pytest.raises(RuntimeError, match='if __name__ == "__main__":'):
+        distributed(2, fork)

@@ -10,8 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 import unisono as uni
 from tests.unit.input.pipelines import masked_crc32c, resumed, saved, tfrecords

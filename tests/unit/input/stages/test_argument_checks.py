@@ -265,6 +265,9 @@ def test_scan_needs_a_pair(wrong):
 
 def test_scan_keeps_the_type_of_its_state():
     with pytest.raises(TypeError, match="int32 and became int64"):
+        list(R.scan(0, lambda s, x: (x, s)))
+    # As in TensorFlow, types are not mixed.
+    with pytest.raises(uni.errors.InvalidArgumentError, match="int32 and int64"):
         list(R.scan(0, lambda s, x: (s + x, s)))
     made = R.scan(np.int64(0), lambda s, x: (s + x, s))
     assert [int(x) for x in made] == [0, 0, 1, 3]

@@ -139,3 +139,35 @@ def test_a_jax_without_the_short_way_gives_the_same(monkeypatch, n, size):
         for (a, kind, shape), (b, *same) in zip(batch, other, strict=True):
             assert [kind, shape] == same
             np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("in_file", [True, False])
+def test_a_cache_behind_a_shuffle_is_stopped_twice(in_file, tmp_path):
+    def build(place):
+        shuffled = uni.data.Dataset.range(20).map(abs).shuffle(20)
+        return shuffled.cache(str(tmp_path / place) if in_file else "")
+
+    first = iter(build("a"))
+    for _ in range(3):
+        next(first)
+    second = iter(build("b"))
+    second.set_state(first.get_state())
+    for _ in range(4):
+        assert next(second) == next(first)
+    third = iter(build("c"))
+    third.set_state(second.get_state())
+    assert [int(x) for x in third] == [int(x) for x in first]
+
+
+def test_a_file_of_a_resumed_pass_has_all_elements_in_its_order(tmp_path):
+    def build(place):
+        shuffled = uni.data.Dataset.range(20).map(abs).shuffle(20)
+        return shuffled.cache(str(tmp_path / place))
+
+    first = iter(build("a"))
+    begin = [int(next(first)) for _ in range(3)]
+    dataset = build("b")
+    second = iter(dataset)
+    second.set_state(first.get_state())
+    whole = begin + [int(x) for x in second]
+    assert [int(x) for x in dataset] == whole

@@ -167,7 +167,7 @@ def test_the_text_of_a_dataset_tells_the_error_of_its_function():
         return x.pixels
 
     told = repr(Dataset.range(3).map(read))
-    assert "AttributeError: 'numpy.int64' object has no attribute 'pixels'" in told
+    assert "AttributeError: 'HostArray' object has no attribute 'pixels'" in told
 
 
 def test_a_map_with_one_call_at_a_time_runs_in_processes_if_these_are_asked_for():

@@ -19,16 +19,15 @@ from unisono._src.foundation import (
     nest,
     printable,
 )
-from unisono._src.foundation.public_names import publish
 from unisono._src.input.api import iterators, saved_dataset, transforms
 from unisono._src.input.loaders import dispatch
-from unisono._src.input.plan import elements, nodes, seeds
+from unisono._src.input.plan import carried_states, elements, nodes, seeds
 from unisono._src.input.sources import arrays
-from unisono._src.input.stages import argument_checks as checks
 from unisono._src.input.stages import (
+    argument_checks as checks,
+    compiled_maps,
     dataset_options,
     element_files,
-    map_processes,
     mapping,
     mixing,
     sampling,
@@ -317,7 +316,7 @@ class Dataset(transforms.Transformations["Dataset"]):
             seed: the same seed gives the same choices in every run.
             stop_on_empty_dataset: whether the first dataset that ends is the end;
                 otherwise only the other datasets are drawn.
-            rerandomize_each_iteration: whether each iteration draws anew; True by
+            rerandomize_each_iteration: whether each iteration draws anew; False by
                 default.
 
         Raises:
@@ -334,7 +333,7 @@ class Dataset(transforms.Transformations["Dataset"]):
         changes = checks.optional(
             checks.flag, rerandomize_each_iteration, "rerandomize_each_iteration"
         )
-        order = seeds.Order(number, changes is not False)
+        order = seeds.Order(number, changes is True)
         return Dataset(sampling.sample(inputs, weights, order, stop))
 
     @staticmethod
@@ -346,7 +345,8 @@ class Dataset(transforms.Transformations["Dataset"]):
         first.
 
         Args:
-            loader: a Grain, PyTorch, Hugging Face or Keras loader, or an iterable.
+            loader: a Grain, PyTorch, Hugging Face or Keras loader, a data source of
+                TensorFlow Datasets, or an iterable.
 
         >>> [batch.tolist() for batch in Dataset.from_loader([1, 2, 3]).batch(2)]
         [[1, 2], [3]]
@@ -467,7 +467,7 @@ class Dataset(transforms.Transformations["Dataset"]):
         >>> bool(0.4 < share < 0.6)
         True
         """
-        checks.function(class_func, "class_func")
+        class_func = checks.function(class_func, "class_func")
         checks.seed(seed, "seed")
         return self._derive(
             sampling.resample(self, class_func, target_dist, initial_dist, seed)
@@ -529,10 +529,8 @@ class Dataset(transforms.Transformations["Dataset"]):
     # Iteration.
 
     def prepared(self) -> nodes.Node:
-        """Returns the plan that iteration reads, with maps in worker processes."""
-        return map_processes.run_in_processes(
-            self._node, self.options().worker_processes
-        )
+        """Returns the plan that iteration reads, whose maps run as options say."""
+        return compiled_maps.run_as_asked(self._node, self.options())
 
     def __iter__(self) -> iterators.DatasetIterator:
         return iterators.iterate(self.prepared())
@@ -584,13 +582,18 @@ class Dataset(transforms.Transformations["Dataset"]):
         >>> int(Dataset.range(5).reduce(np.int64(0), lambda total, x: total + x))
         10
         """
-        checks.function(reduce_func, "reduce_func")
-        state = elements.present(elements.convert(initial_state))
+        reduce_func = checks.function(reduce_func, "reduce_func")
+        narrowed = carried_states.find_narrowed(initial_state)
+
+        def step(state: object, element: object) -> tuple[Any, None]:
+            return elements.convert(reduce_func(elements.present(state), element)), None
+
+        state = elements.convert(initial_state)
         for element in self:
-            made = elements.convert(reduce_func(state, element))
-            elements.check_same_types(state, made, "The state of reduce")
-            state = elements.present(made)
-        return state
+            state, _ = carried_states.advance(
+                step, state, element, narrowed, "The state of reduce"
+            )
+        return elements.present(state)
 
 
 def _generator_spec(
@@ -658,7 +661,3 @@ def assert_cardinality(expected_cardinality: int) -> Callable[[Dataset], Dataset
         return Dataset(selecting.AssertCardinality(plan, expected))
 
     return transform
-
-
-publish("unisono.data", Dataset)
-publish("unisono.data.experimental", assert_cardinality, cardinality)

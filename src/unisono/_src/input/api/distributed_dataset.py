@@ -27,9 +27,9 @@ from unisono._src.input.distribution import (
     steps,
     worker_agreement,
 )
-from unisono._src.input.loaders import dispatch
+from unisono._src.input.loaders import dispatch, torch
 from unisono._src.input.plan import cursors, nodes
-from unisono._src.input.stages import dataset_options, map_processes, mapping, prefetch
+from unisono._src.input.stages import compiled_maps, dataset_options, mapping, prefetch
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
 from unisono._src.workers import watchdog, worker_notes
@@ -403,15 +403,16 @@ class DistributedBatches(DistributedDataset):
         self._decision = sharding_rule.decide(given, policy)
         self._by_data = self._decision.kind == dataset_options.AutoShardPolicy.DATA
         sharding_rule.check_batched(given, self._share.replicas)
+        is_off = self._decision.kind == dataset_options.AutoShardPolicy.OFF
+        # With OFF each worker has a dataset of its own, and may split it by itself.
+        torch.check_whole(given, self._share.workers if is_off else 1)
         # The order matters: the options are read from the plan as it was given, the
         # rule is decided on it, and only then the plan is cut for this worker and its
-        # maps are sent to processes.
+        # maps are sent to processes or compiled.
         own = sharding_rule.plan_for_worker(
             given, self._decision, self._share.workers, self._share.worker
         )
-        self._use_plans(
-            given, [map_processes.run_in_processes(own, wanted.worker_processes)]
-        )
+        self._use_plans(given, [compiled_maps.run_as_asked(own, wanted)])
         if self._share.workers > 1:
             self._agree()
         _log.info("%s", self.describe().line)
@@ -579,8 +580,7 @@ def _call_dataset_fn(
             f"received {type(made).__name__}."
         )
     node = dispatch.to_node(made)
-    processes = dataset_options.options_of(node).worker_processes
-    return map_processes.run_in_processes(node, processes)
+    return compiled_maps.run_as_asked(node, dataset_options.options_of(node))
 
 
 def _accept_position(index: int) -> None:

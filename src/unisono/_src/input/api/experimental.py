@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from unisono._src.execution import specs
-from unisono._src.foundation.public_names import publish
 from unisono._src.input.api import iterators
 from unisono._src.input.api.dataset import Dataset
 from unisono._src.input.sources import files
@@ -181,25 +180,3 @@ class DatasetRecordWriter:
         with files.TFRecordWriter(self._filename, self._compression) as file:
             for record in dataset.as_numpy_iterator():
                 file.write(record)
-
-
-publish(
-    "unisono.data.experimental",
-    Counter,
-    bucket_by_sequence_length,
-    choose_from_datasets,
-    enumerate_dataset,
-    get_next_as_optional,
-    get_single_element,
-    group_by_window,
-    ignore_errors,
-    load,
-    rejection_resample,
-    sample_from_datasets,
-    save,
-    scan,
-    take_while,
-    unbatch,
-    unique,
-    TFRecordWriter=DatasetRecordWriter,
-)

@@ -7,14 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from unisono._src.foundation.public_names import publish
 from unisono._src.input.api.dataset import Dataset
 from unisono._src.input.plan import elements
-from unisono._src.input.sources import files, grain_sources
+from unisono._src.input.sources import compressions, files, grain_sources
 from unisono._src.input.stages import argument_checks, mapping, mixing
 
 
-class _FileDataset(Dataset, abc.ABC):
+class FileDataset(Dataset, abc.ABC):
     """A dataset of the records of files; abstract."""
 
     def __init__(
@@ -57,7 +56,7 @@ def _check_names(spec: Any) -> None:
         )
 
 
-class _RecordDataset(_FileDataset, abc.ABC):
+class _RecordDataset(FileDataset, abc.ABC):
     """A dataset of records that end where the file says; abstract."""
 
     _kind: ClassVar[str]
@@ -70,7 +69,7 @@ class _RecordDataset(_FileDataset, abc.ABC):
         num_parallel_reads: int | None = None,
         name: str | None = None,
     ) -> None:
-        packed = files.check_compression(compression_type)
+        packed = compressions.check_compression(compression_type)
         argument_checks.nonnegative_integer(buffer_size, "buffer_size")
         kind = self._kind
         super().__init__(
@@ -132,7 +131,7 @@ class TFRecordDataset(_RecordDataset):
     _kind = "TFRecord"
 
 
-class FixedLengthRecordDataset(_FileDataset):
+class FixedLengthRecordDataset(FileDataset):
     """Reads records of equal length from binary files as `bytes`.
 
     Args:
@@ -170,7 +169,7 @@ class FixedLengthRecordDataset(_FileDataset):
         num_parallel_reads: int | None = None,
         name: str | None = None,
     ) -> None:
-        kind = files.check_compression(compression_type)
+        kind = compressions.check_compression(compression_type)
         argument_checks.nonnegative_integer(buffer_size, "buffer_size")
         layout = (
             argument_checks.positive_integer(record_bytes, "record_bytes"),
@@ -184,7 +183,7 @@ class FixedLengthRecordDataset(_FileDataset):
         )
 
 
-class ParquetDataset(_FileDataset):
+class ParquetDataset(FileDataset):
     """Reads the rows of Parquet files as dicts of columns; needs `pyarrow`.
 
     Not in TensorFlow.
@@ -208,7 +207,7 @@ class ParquetDataset(_FileDataset):
         super().__init__(filenames, grain_sources.Parquet, num_parallel_reads)
 
 
-class ArrayRecordDataset(_FileDataset):
+class ArrayRecordDataset(FileDataset):
     """Reads the records of ArrayRecord files as `bytes`; needs Grain.
 
     Not in TensorFlow. Records are found by their number, so a shuffle reads none that
@@ -237,13 +236,3 @@ class ArrayRecordDataset(_FileDataset):
         num_parallel_reads: int | None = None,
     ) -> None:
         super().__init__(filenames, grain_sources.ArrayRecord, num_parallel_reads)
-
-
-publish(
-    "unisono.data",
-    ArrayRecordDataset,
-    FixedLengthRecordDataset,
-    ParquetDataset,
-    TFRecordDataset,
-    TextLineDataset,
-)

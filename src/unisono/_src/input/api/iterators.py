@@ -281,13 +281,22 @@ class NumpyIterator:
     """
 
     def __init__(self, dataset: Iterable[Any]) -> None:
-        self._iterator = iter(dataset)
+        self._iterator: Any = iter(dataset)
 
     def __iter__(self) -> NumpyIterator:
         return self
 
     def __next__(self) -> Any:
         return elements.map_leaves(elements.to_plain, next(self._iterator))
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the position as plain data; a checkpoint saves it."""
+        state: dict[str, Any] = self._iterator.get_state()
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continues from a position that an iterator of the same dataset returned."""
+        self._iterator.set_state(state)
 
 
 def make_one_shot_iterator(dataset: Iterable[Any]) -> DatasetIterator:
@@ -306,6 +315,4 @@ def make_one_shot_iterator(dataset: Iterable[Any]) -> DatasetIterator:
     return made
 
 
-publish("unisono.compat.v1.data", make_one_shot_iterator)
-publish("unisono.data", NumpyIterator, Iterator=DatasetIterator)
 publish("unisono.experimental", Optional)

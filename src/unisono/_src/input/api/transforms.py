@@ -11,10 +11,10 @@ from typing import Any, Generic, Self, SupportsIndex, TypeVar
 import numpy as np
 
 from unisono._src.foundation import errors
-from unisono._src.input.plan import elements, nodes, seeds
+from unisono._src.input.plan import carried_states, elements, nodes, seeds
 from unisono._src.input.sources import arrays
-from unisono._src.input.stages import argument_checks as checks
 from unisono._src.input.stages import (
+    argument_checks as checks,
     batching,
     caching,
     dataset_options,
@@ -73,7 +73,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in pairs.map(lambda x, square: square - x)]
         [0, 0, 2]
         """
-        checks.function(map_func, "map_func")
+        map_func = checks.function(map_func, "map_func")
         calls = checks.parallel(num_parallel_calls, "num_parallel_calls")
         return self._derive(mapping.Map(self._node, map_func, calls))
 
@@ -96,7 +96,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in even]
         [0, 2, 4]
         """
-        checks.function(predicate, "predicate")
+        predicate = checks.function(predicate, "predicate")
         return self._derive(filtering.Filter(self._node, predicate))
 
     def batch(
@@ -394,7 +394,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in mixed]
         [0, 10, 1, 11, 2, 12]
         """
-        checks.function(map_func, "map_func")
+        map_func = checks.function(map_func, "map_func")
         cycle = checks.cycle(cycle_length, "cycle_length")
         block = checks.optional(checks.positive_integer, block_length, "block_length")
         checks.parallel(num_parallel_calls, "num_parallel_calls")
@@ -421,7 +421,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in joined]
         [0, 0, 1, 0, 1, 2]
         """
-        checks.function(map_func, "map_func")
+        map_func = checks.function(map_func, "map_func")
         return self._derive(mixing.Interleave(self._node, map_func, 1, 0))
 
     def concatenate(self, dataset: _Dataset, name: str | None = None) -> _Dataset:
@@ -551,8 +551,8 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [group.tolist() for group in groups]
         [[0, 2, 4], [1, 3, 5], [6]]
         """
-        checks.function(key_func, "key_func")
-        checks.function(reduce_func, "reduce_func")
+        key_func = checks.function(key_func, "key_func")
+        reduce_func = checks.function(reduce_func, "reduce_func")
         size = checks.optional(checks.integer, window_size, "window_size")
         size_of = checks.optional(checks.function, window_size_func, "window_size_func")
         if size is not None and size_of is None:
@@ -643,7 +643,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in small]
         [0, 1, 2]
         """
-        checks.function(predicate, "predicate")
+        predicate = checks.function(predicate, "predicate")
         return self._derive(filtering.TakeWhile(self._node, predicate))
 
     def scan(
@@ -671,9 +671,10 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in sums]
         [0, 1, 3, 6, 10]
         """
-        checks.function(scan_func, "scan_func")
+        scan_func = checks.function(scan_func, "scan_func")
         initial = elements.convert(initial_state)
-        return self._derive(mapping.Scan(self._node, initial, scan_func))
+        narrowed = carried_states.find_narrowed(initial_state)
+        return self._derive(mapping.Scan(self._node, initial, scan_func, narrowed))
 
     def unique(self, name: str | None = None) -> _Dataset:
         """Leaves out each element that came before.

@@ -72,7 +72,11 @@ def describe_batches(
     told = [*_remainder_texts(split), "The split drops nothing."]
     told += report.dropped_texts(plans if split.is_shared else plans[:1], "worker")
     return InputDescription(
-        report.plan_text(node), _rule_text(split), " ".join(told), rows
+        report.plan_text(node),
+        _rule_text(split),
+        " ".join(told),
+        rows,
+        report.functions_text([node]),
     )
 
 
@@ -211,7 +215,13 @@ def describe_elements(
     told = [_ending_text(fixed) if lacks else "No step lacks elements."]
     told += report.dropped_texts(given, "replica")
     texts = dict.fromkeys(map(report.plan_text, given))
-    return InputDescription(" | ".join(texts), rule, " ".join(told), tuple(rows))
+    return InputDescription(
+        " | ".join(texts),
+        rule,
+        " ".join(told),
+        tuple(rows),
+        report.functions_text(given),
+    )
 
 
 def _may_lack(totals: Sequence[int], takers: int) -> bool:

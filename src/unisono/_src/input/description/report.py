@@ -10,6 +10,7 @@ from unisono._src.foundation import tables
 from unisono._src.input.plan import elements, nodes
 from unisono._src.input.stages import (
     batching,
+    dataset_options,
     file_listing,
     mapping,
     selecting,
@@ -54,8 +55,35 @@ def _node_name(node: nodes.Node) -> str:
     return str(node)
 
 
-# The most names of files, and workers, that a line of text lists.
+def functions_text(given: Sequence[nodes.Node]) -> str:
+    """Returns in which way the functions of maps run, in a sentence; "" without any."""
+    told: list[str] = []
+    for node in given:
+        options = dataset_options.options_of(node)
+        maps = [n for n in nodes.walk(node) if isinstance(n, mapping.Map)]
+        told += [f"{n} {_way_text(n, options)}" for n in reversed(maps)]
+    found = list(dict.fromkeys(told))
+    shown = "; ".join(found[:_SHOWN_MAPS]) + "; …" * (len(found) > _SHOWN_MAPS)
+    return f"Functions run on the host: {shown}." if found else ""
+
+
+def _way_text(node: mapping.Map, options: dataset_options.Options) -> str:
+    """Returns in which way a map calls its function, in words."""
+    if options.compiled_maps:
+        return "compiled, for many elements at once"
+    processes = options.worker_processes
+    if processes and node.parallel is not None:
+        return f"in {processes} process{'es' * (processes > 1)}"
+    if node.parallel is None or node.parallel == 1:
+        return "one element after the other"
+    if node.parallel == mapping.AUTOTUNE:
+        return "one element after the other, or in threads if the first calls are slow"
+    return f"in {node.parallel} threads"
+
+
+# The most names of files, maps and workers that a line of text lists.
 _SHOWN_FILES = 4
+_SHOWN_MAPS = 4
 _SHOWN_WORKERS = 8
 _HEADS = ("worker", "reads", "how many", "each replica gets")
 
@@ -101,6 +129,7 @@ class InputDescription(tables.ShownAsTable):
         rule: how batches are split.
         remainder: what happens to batches that do not divide.
         rows: one per worker; for datasets that are made per replica, one per replica.
+        functions: in which way the functions of maps run.
 
     >>> import unisono
     >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -116,6 +145,11 @@ class InputDescription(tables.ShownAsTable):
     rule: str
     remainder: str
     rows: tuple[InputRow, ...]
+    functions: str = ""
+
+    @property
+    def _note(self) -> str:
+        return " ".join(filter(None, (self.rule, self.remainder, self.functions)))
 
     @property
     def line(self) -> str:
@@ -127,12 +161,12 @@ class InputDescription(tables.ShownAsTable):
         more = len(self.rows) - len(shown)
         if more:
             reads += f"; and {more} more"
-        return f"Input {self.pipeline}: {reads}. {self.rule} {self.remainder}"
+        return f"Input {self.pipeline}: {reads}. {self._note}"
 
     def _table(self) -> tables.TextTable:
         texts = [r.texts for r in self.rows]
-        note = f"{self.rule} {self.remainder}"
-        return tables.TextTable(f"Input: {self.pipeline}", _HEADS, texts, note=note)
+        title = f"Input: {self.pipeline}"
+        return tables.TextTable(title, _HEADS, texts, note=self._note)
 
 
 def count_text(cardinality: int, what: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-from unisono._src.foundation.public_names import publish
 from unisono._src.input.stages import argument_checks
 
 
@@ -140,6 +139,3 @@ def check_place_of_functions(options: InputOptions) -> None:
             "experimental_fetch_to_device is True and replication mode is set to "
             "`PER_REPLICA`"
         )
-
-
-publish("unisono.distribute", InputOptions, InputReplicationMode)

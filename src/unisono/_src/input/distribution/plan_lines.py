@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from unisono._src.execution import specs
-from unisono._src.input.loaders import hugging_face
+from unisono._src.input.loaders import data_sources, hugging_face
 from unisono._src.input.plan import elements, first_elements, nodes
 from unisono._src.input.sources import arrays, iterables
 from unisono._src.input.stages import (
@@ -73,7 +73,8 @@ def _describe(node: nodes.Node, left_out: Set[str]) -> str:
         for field in dataclasses.fields(node)
         if field.name not in left_out and not _holds_nodes(getattr(node, field.name))
     ]
-    if isinstance(node, (iterables.Loader, hugging_face.HuggingFaceTable)):
+    kinds = (iterables.Loader, hugging_face.HuggingFaceTable, data_sources.DataSource)
+    if isinstance(node, kinds):
         told.append(f"{node}, length={node.cardinality}")
     return f"{type(node).__name__}({', '.join(told)})"
 
@@ -126,6 +127,10 @@ def _describe_contents(node: nodes.Node) -> Iterator[str]:
         yield from _describe_arrays(node.arrays)
     elif isinstance(node, arrays.Tensors):
         yield f"element: {_text(node.element)}"
+    elif isinstance(node, data_sources.DataSource):
+        # It was read for the spec as well.
+        row = nodes.first_element(node)
+        yield f"row 0: {first_elements.describe(row, first_elements.checksum(row))}"
     elif isinstance(node, hugging_face.HuggingFaceTable):
         order = hugging_face.sample_order(node)
         yield from (f"row {i}: number {n} of the table" for i, n in order)

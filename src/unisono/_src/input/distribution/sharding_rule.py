@@ -9,7 +9,7 @@ from typing import final
 
 from unisono._src.execution import specs
 from unisono._src.foundation import errors
-from unisono._src.input.loaders import hugging_face
+from unisono._src.input.loaders import data_sources, hugging_face
 from unisono._src.input.plan import elements, nodes
 from unisono._src.input.stages import (
     batching,
@@ -311,7 +311,13 @@ def check_batched(node: nodes.Node, replicas: int) -> None:
     """Raises `IndexError` if the plan says that elements are single examples."""
     if replicas == 1:
         return
-    if hugging_face.holds_examples(node_before_selection(node)):
+    source = node_before_selection(node)
+    if isinstance(source, data_sources.DataSource):
+        raise IndexError(
+            f"Cannot split the elements over {replicas} replicas: {source} gives "
+            "single examples. Batch them: Dataset.from_loader(source).batch(size)."
+        )
+    if hugging_face.holds_examples(source):
         raise IndexError(
             f"Cannot split the elements over {replicas} replicas: each row of a "
             "Hugging Face dataset is a single example. Batch it first: "

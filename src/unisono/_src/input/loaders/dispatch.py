@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from unisono._src.input.loaders import hugging_face, keras, torch
+from unisono._src.input.loaders import data_sources, hugging_face, keras, torch
 from unisono._src.input.plan import elements, loader_structures, nodes
 from unisono._src.input.sources import arrays, grain_sources, iterables
 
@@ -85,5 +85,6 @@ _CONVERTERS = (
     torch.to_node,
     hugging_face.to_node,
     keras.to_node,
+    data_sources.to_node,
     _arrays_to_node,
 )

@@ -163,6 +163,33 @@ def _is_random(sampler: object) -> bool:
     return isinstance(sampler, kinds) and sampler.generator is None
 
 
+def check_whole(node: nodes.Node, expected: int) -> None:
+    """Raises if a loader of a plan gives only a part of its data.
+
+    Args:
+        node: the plan.
+        expected: into how many parts loaders may split their data; 1 if not at all.
+
+    Raises:
+        ValueError: a `DistributedSampler` has another number of replicas.
+    """
+    loaders = [n for n in nodes.walk(node) if isinstance(n, TorchLoader)]
+    for sampler in (s for n in loaders for s in _samplers(n.source)):
+        # Not by its class: other libraries have samplers of their own like PyTorch's.
+        count = getattr(sampler, "num_replicas", 1)
+        if isinstance(count, int) and count not in (1, expected):
+            raise ValueError(
+                f"This DataLoader has a {type(sampler).__name__} with num_replicas="
+                f"{count}, so it gives one part of {count} of the data, and the rest "
+                "would never be read: the strategy splits each batch by itself. Leave "
+                "the sampler out, and give the loader the global batch size and "
+                "shuffle=True; or have each worker read a part of its own with "
+                "strategy.distribute_datasets_from_function(lambda context: "
+                "DataLoader(..., sampler=DistributedSampler(data, "
+                "context.num_input_pipelines, context.input_pipeline_id)))."
+            )
+
+
 def check_processes(loader: object) -> None:
     """Raises if a loader would fork processes while JAX is running.
 
@@ -186,5 +213,7 @@ def check_processes(loader: object) -> None:
         raise RuntimeError(
             f"This DataLoader would fork {workers} worker processes while JAX is "
             "running, which deadlocks. Give it multiprocessing_context='spawn' or "
-            "'forkserver', or num_workers=0."
+            "'forkserver', and put the lines of the script that start it below "
+            '`if __name__ == "__main__":`, because each process imports the script; '
+            "or give num_workers=0."
         )

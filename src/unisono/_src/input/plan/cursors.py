@@ -285,6 +285,8 @@ class PositionHistory:
         self.every = every
         self._marks: collections.deque[tuple[int, Any]] = collections.deque()
         self.read_so_far = 0
+        # Whether the last read raised.
+        self._has_failed = False
 
     def read(self, count: int) -> Sequence[Any]:
         """Reads from the source, and remembers its position now and then."""
@@ -296,9 +298,11 @@ class PositionHistory:
             # The source may have moved past elements that were never counted, so
             # counting from an earlier mark would be wrong from here on.
             self._mark()
+            self._has_failed = True
             if isinstance(e, StopIteration):
                 raise stop_iteration_error("The source") from e
             raise
+        self._has_failed = False
         self.read_so_far += self._source.units(found)
         return found
 
@@ -335,8 +339,16 @@ class PositionHistory:
         """Puts back the position that `forget_failure` returned."""
         self._marks.append(mark)
 
-    def read_again(self, end: int) -> Iterator[tuple[int, Any]]:
+    def behind_failure(self) -> dict[str, Any]:
+        """Returns the position of the source if it is behind what raised, else {}."""
+        return {"behind": self._source.get_state()} if self._has_failed else {}
+
+    def read_again(self, end: int, state: dict[str, Any]) -> Iterator[tuple[int, Any]]:
         """Yields the elements up to number `end` once more, with their numbers.
+
+        Args:
+            end: the number of the next element.
+            state: has what `behind_failure` returned there.
 
         Raises:
             ValueError: the source has fewer elements than the first time.
@@ -356,6 +368,11 @@ class PositionHistory:
                 raise _too_few_error(end, number)
             failed = 0
             yield number, found[0]
+        if "behind" in state:
+            # What raised after the last element was told, and is not met again.
+            self._source.set_state(state["behind"])
+            self._mark()
+            self._has_failed = True
 
     def position_before(self, index: int) -> dict[str, Any]:
         """Returns the position before the element that was read as number `index`.
@@ -396,6 +413,7 @@ class PositionHistory:
             ValueError: the source ends before that position.
         """
         self._marks.clear()
+        self._has_failed = False
         self._source.set_state(state["source"])
         self.read_so_far = state["index"] - state["pass"]
         passed = self._source.skip(state["pass"])

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from jax.typing import DTypeLike
 
 from unisono._src.execution import specs
 from unisono._src.foundation import errors, host_numbers, nest
-from unisono._src.foundation.tensor_shape import ShapeLike, TensorShape
+from unisono._src.foundation.tensor_shape import TensorShape
 
 _INT32 = np.iinfo(np.int32)
 _TEXT = np.dtype(object)
@@ -25,52 +25,10 @@ _TEXT = np.dtype(object)
 Spec = specs.TypeSpec | tuple[Any, ...] | Mapping[Any, Any] | None
 # NumPy's letters for bool, signed, unsigned, float and complex.
 _NUMBER_KINDS = "biufc"
-
-
-@final
-class HostArray(np.ndarray):
-    """An element's array as the user gets it: NumPy's, with TensorFlow's `numpy`.
-
-    ``x /= 255`` makes a new array, as for a tensor: the array may belong to the source
-    of the data, and its type may not hold the result.
-
-    >>> present(np.arange(3)).numpy().tolist()
-    [0, 1, 2]
-    >>> x = given = present(np.array([51], np.uint8))
-    >>> x /= 255
-    >>> x.tolist(), given.tolist(), given[0].numpy()
-    ([0.2], [51], np.uint8(51))
-    """
-
-    def numpy(self) -> Any:
-        """Returns the plain NumPy array, or a scalar for shape ()."""
-        return to_plain(self)
-
-    def get_shape(self) -> TensorShape:
-        """Returns the shape as TensorFlow's class of shapes."""
-        return TensorShape(self.shape)
-
-    def set_shape(self, shape: ShapeLike) -> None:
-        """Raises `ValueError` unless the array may have a shape; its own is known."""
-        TensorShape(self.shape).assert_is_compatible_with(shape)
-
-    def __getitem__(self, key: Any) -> Any:
-        return host_numbers.to_host_number(super().__getitem__(key))
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        # The sum of an array is of this class, too, and may be the key of a dict.
-        if self.ndim:
-            raise TypeError("unhashable type: 'HostArray'")
-        return hash(to_plain(self))
-
-
-# The operators that would write into the array make a new one. In a loop, because
-# NumPy's types let no subclass say so.
-for _name in (
-    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul",
-    "and", "or", "xor", "lshift", "rshift",
-):  # fmt: skip
-    setattr(HostArray, f"__i{_name}__", getattr(np.ndarray, f"__{_name}__"))
+# The class of arrays that users get. The leaves of elements inside a plan are plain.
+HostArray = host_numbers.HostArray
+# What most leaves are.
+_LEAVES = (np.ndarray, np.generic, bytes)
 
 
 def as_array(x: object) -> np.ndarray:
@@ -98,12 +56,12 @@ def is_dataset(x: object) -> bool:
 
 def is_structure(x: object) -> bool:
     """Whether `x` has components. A list has none: it is one array."""
-    kind = type(x)
-    if kind is np.ndarray or kind is HostArray:
-        return False
     # The exact types first: `isinstance` of an abstract class such as Mapping is slow.
+    kind = type(x)
     if kind is tuple or kind is dict:
         return True
+    if issubclass(kind, _LEAVES):
+        return False
     return isinstance(x, (tuple, Mapping)) and kind is not TensorShape
 
 
@@ -113,6 +71,11 @@ def map_leaves(fn: Callable[[Any], Any], element: object) -> Any:
     >>> map_leaves(lambda x: x + 1, {"a": 1, "b": (2, 3)})
     {'a': 2, 'b': (3, 4)}
     """
+    if type(element) is tuple:
+        # Without a call for each leaf: this runs for every element.
+        return tuple(
+            [fn(c) if isinstance(c, _LEAVES) else map_leaves(fn, c) for c in element]
+        )
     if is_structure(element):
         parts = [map_leaves(fn, c) for c in nest.children(element)]
         return nest.rebuild(element, parts)
@@ -173,10 +136,14 @@ def lend(element: Any) -> object:
         # A list first: that is faster than a generator, and
         # this runs for every element.
         return tuple([lend(x) for x in element])
-    # A number is no array that could be written into, and a dataset is itself.
-    if not isinstance(element, np.generic) and is_structure(element):
-        return map_leaves(lend, element)
-    return element
+    if kind is dict:
+        return {key: lend(x) for key, x in element.items()}
+    if isinstance(element, np.generic):
+        return np.asarray(element).view(HostArray)
+    if kind is bytes:
+        return host_numbers.HostText(element)
+    # A dataset is itself.
+    return map_leaves(lend, element) if is_structure(element) else element
 
 
 def convert(element: object) -> object:
@@ -185,16 +152,32 @@ def convert(element: object) -> object:
     Raises:
         TypeError: it is None, or holds something that is no array.
     """
-    if type(element) is HostArray:
-        element = element.view(np.ndarray)
-    if type(element) is np.ndarray and element.dtype.kind in _NUMBER_KINDS:
-        return element
     if element is None:
         raise TypeError(
             "An element of a dataset must consist of arrays, received None. Does the "
             "function that makes it return a value?"
         )
     return map_leaves(to_array, element)
+
+
+def convert_and_copy(element: Any) -> object:
+    """Returns what `convert` returns, in memory of its own."""
+    # The most frequent cases first: this runs for every element of a map.
+    kind = type(element)
+    if kind is HostArray or kind is np.ndarray:
+        if element.dtype.kind in _NUMBER_KINDS:
+            # A number cannot be changed, so it is no copy of an array.
+            return np.array(element) if element.ndim else element.view(np.ndarray)[()]
+    elif kind is tuple:
+        return tuple([None if x is None else convert_and_copy(x) for x in element])
+    elif kind is dict:
+        return {
+            key: None if x is None else convert_and_copy(x)
+            for key, x in element.items()
+        }
+    if is_structure(element):
+        return map_leaves(convert_and_copy, element)
+    return copy_array(convert(element))
 
 
 def to_array(x: object) -> object:
@@ -208,7 +191,7 @@ def to_array(x: object) -> object:
     ['int32', 'float32', 'bool', 'float64', 'int32']
     """
     if type(x) is HostArray:
-        x = x.view(np.ndarray)
+        x = x.view(np.ndarray) if x.ndim else x.view(np.ndarray)[()]
     if isinstance(x, (np.ndarray, np.generic)):
         return x if x.dtype.kind in _NUMBER_KINDS else _encode_text(np.asarray(x))
     if isinstance(x, (str, bytes)):
@@ -298,6 +281,8 @@ def _encode_text(array: np.ndarray) -> object:
         array = array.astype(_TEXT)
     if array.dtype.kind != "O":
         return array
+    if {*map(type, array.ravel().tolist())} == {bytes}:
+        return array.copy()
     # Filled one by one: NumPy's own text types would cut text at zero bytes.
     out = np.empty(array.shape, _TEXT)
     for index in np.ndindex(array.shape):
@@ -357,7 +342,9 @@ def columns(elements: Sequence[Any]) -> object:
     # The cheap comparison decides; `check_same_structure` then raises with the names.
     if isinstance(first, Mapping):
         for e in elements:
-            if not isinstance(e, Mapping) or e.keys() != first.keys():
+            # The exact type first, as in `is_structure`.
+            is_like = type(e) is dict or isinstance(e, Mapping)
+            if not is_like or e.keys() != first.keys():
                 check_same_structure(first, e, "The elements of a batch")
         parts = [columns([e[key] for e in elements]) for key in nest.keys(first)]
     else:
@@ -399,11 +386,28 @@ def _stack_column(column: list[Any], allocate: Callable[..., np.ndarray]) -> np.
             array = np.array(column)
             if array.ndim == 1 and array.dtype == first.dtype:
                 return array
-    _check_column(column)
+    if {*map(type, column)} == {bytes}:
+        texts = allocate((len(column),), _TEXT)
+        texts[:] = column
+        return texts
+    if set(map(type, column)) != {np.ndarray} or _have_differences(column):
+        _check_column(column)
     out = allocate((len(column), *first.shape), first.dtype)
+    if first.ndim:
+        # One call is faster than one for each row.
+        rows = out.reshape(len(column) * first.shape[0], *first.shape[1:])
+        np.concatenate(column, out=rows)
+        return out
     for row, x in enumerate(column):
         out[row] = x
     return out
+
+
+def _have_differences(column: list[np.ndarray]) -> bool:
+    """Whether arrays have different shapes or types."""
+    first = column[0]
+    shape, dtype = first.shape, first.dtype
+    return any(x.shape != shape or x.dtype != dtype for x in column)
 
 
 def _check_column(column: list[Any]) -> None:

@@ -222,21 +222,47 @@ class AllElements(SameCount, Selecting, abc.ABC):
 
 
 @final
-class RowLookup(cursors.Derived):
+class RowLookup(cursors.UnaryCursor):
     """The rows at a stream of row numbers."""
 
     def __init__(self, rows: Rows, indices: cursors.Cursor) -> None:
         super().__init__(indices)
         # Looked up once: `read` calls it for every element.
         self._element_at = rows.element_at
+        # The numbers behind a row that could not be read.
+        self._left: list[int] = []
 
     def read(self, count: int) -> list[Any]:
         """Reads the rows one by one."""
-        return [self._element_at(i) for i in self._source.read(count)]
+        numbers = self._source.read(count) if not self._left else self._next(count)
+        block = iter(numbers)
+        try:
+            return [self._element_at(i) for i in block]
+        except BaseException:
+            # Only the row that raised is lost.
+            self._left = [*map(int, block), *self._left]
+            raise
+
+    def _next(self, count: int) -> list[int]:
+        """Returns the next row numbers, first those that are left."""
+        found, self._left = self._left[:count], self._left[count:]
+        return [*found, *self._source.read(count - len(found))]
 
     def skip(self, count: int) -> int:
         """Skips row numbers; no row is read."""
+        if self._left:
+            return len(self._next(count))
         return self._source.skip(count)
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the position, and the row numbers that are left to read."""
+        state = {"source": self._source.get_state()}
+        return {**state, "left": list(self._left)} if self._left else state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continues from a position that `get_state` returned."""
+        self._source.set_state(state["source"])
+        self._left = list(state.get("left", ()))
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -307,19 +333,44 @@ def tells_spec(node: Node) -> bool:
     return not any(n.samples_spec for n in walk(node))
 
 
+# How many elements are tried when the first ones cannot be read.
+_SAMPLES = 16
+
+
 def first_element(node: Node) -> object:
     """Returns one element, or None if there is none.
 
     Nothing changes by it: no pass over a shuffled dataset is counted, no thread starts.
     """
+    return first_result(node, lambda element: element)
+
+
+def first_result(node: Node, use: Callable[[Any], Any]) -> Any:
+    """Returns what a function makes of the first element, or None if there is none.
+
+    If an element cannot be read, or the function raises for it, the next one is tried:
+    `ignore_errors` may leave out what raises.
+    """
     plain = rewrite(node, _skip_disturbance)
+    failure: Exception | None = None
     with first_elements.paused():
         cursor = plain.cursor()
         try:
-            found = cursor.read(1)
-            return found[0] if found else None
+            for _ in range(_SAMPLES):
+                try:
+                    found = cursor.read(1)
+                    if len(found):
+                        return use(found[0])
+                    break
+                except Exception as e:
+                    failure = failure or e
+            if failure is not None:
+                raise failure
+            return None
         finally:
             cursor.close()
+            # Its traceback holds this frame.
+            del failure
 
 
 def _skip_disturbance(node: Node) -> Node | None:

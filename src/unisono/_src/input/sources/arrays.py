@@ -33,9 +33,19 @@ class Table(nodes.Rows):
         self._arrays = elements.map_leaves(elements.freeze, arrays)
         # The array itself, if there is only one without a structure around it.
         self.only = self._arrays if type(self._arrays) is np.ndarray else None
+        # The arrays of a plain tuple or dict without other structures in it.
+        given = self._arrays
+        is_plain = type(given) in (tuple, dict)
+        parts = nest.children(given) if is_plain else ()
+        self._flat = given if set(map(type, parts)) == {np.ndarray} else None
 
     def element_at(self, index: int) -> object:
         """Returns one element: a row of each array."""
+        flat = self._flat
+        if type(flat) is tuple:
+            return tuple([x[index] for x in flat])
+        if flat is not None:
+            return {key: x[index] for key, x in flat.items()}
         return elements.map_leaves(lambda x: x[index], self._arrays)
 
     def take(self, indices: np.ndarray, allocate: nodes.Allocate) -> object:
@@ -268,11 +278,14 @@ class Generated(nodes.Node):
         return first_elements.watch(self, cursors.IteratorCursor(self._elements))
 
     def _elements(self) -> Iterator[Any]:
-        signature = self.signature
-        for element in self.make():
-            is_any = signature is None
-            made = elements.convert(element) if is_any else conform(element, signature)
-            yield elements.copy(made)
+        # No generator, which would end at the first element that cannot be converted.
+        return map(self._convert, self.make())
+
+    def _convert(self, element: object) -> object:
+        is_any = self.signature is None
+        return elements.copy(
+            elements.convert(element) if is_any else conform(element, self.signature)
+        )
 
     @property
     def cardinality(self) -> int:

@@ -13,8 +13,8 @@ import numpy as np
 
 from unisono._src.execution import specs
 from unisono._src.foundation import errors, printable
-from unisono._src.foundation.public_names import publish
 from unisono._src.input.plan import cursors, elements, nodes
+from unisono._src.input.sources import compressions
 
 
 def masked_checksums(records: Iterable[bytes]) -> np.ndarray:
@@ -52,7 +52,6 @@ _CHUNK = 1 << 20
 # A longer line is refused: the file is hardly text, and one without any line feed would
 # fill the memory.
 MAX_LINE_BYTES = 1 << 28
-COMPRESSIONS = (None, "", "GZIP", "ZLIB")
 
 
 @final
@@ -454,7 +453,8 @@ class _Fixed(Reader):
         return records, found
 
 
-_READERS: dict[str, Callable[[Files], Reader]] = {
+# `csv_files` adds its own.
+READERS: dict[str, Callable[[Files], Reader]] = {
     "TextLine": _TextLines,
     "TFRecord": _TFRecords,
     "FixedLengthRecord": _Fixed,
@@ -466,11 +466,11 @@ class Files(nodes.Node):
     """A source of the records of files.
 
     Attributes:
-        kind: the format: "TextLine", "TFRecord" or "FixedLengthRecord".
+        kind: the format: "TextLine", "TFRecord", "FixedLengthRecord" or "Csv".
         files: the paths.
         compression: "GZIP", "ZLIB" or None.
         layout: for records of fixed length, the bytes of a record, of the header and of
-            the footer.
+            the footer; `csv_files` says what it is there.
     """
 
     kind: str
@@ -483,7 +483,7 @@ class Files(nodes.Node):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor over the records, file after file."""
-        return _READERS[self.kind](self)
+        return READERS[self.kind](self)
 
     def _spec(self) -> elements.Spec:
         return specs.TensorSpec((), object)
@@ -499,25 +499,12 @@ def path_of(name: Any) -> str:
     return os.fsdecode(name)
 
 
-def check_compression(kind: object) -> str | None:
-    """Returns the compression type, or None for no compression.
-
-    Raises:
-        ValueError: the type is unknown.
-    """
-    if kind not in COMPRESSIONS:
-        raise ValueError(
-            f"Invalid compression_type {kind!r}: expected None, '', 'GZIP' or 'ZLIB'."
-        )
-    return kind or None
-
-
 @final
 class _ZlibWriter:
     """A file to write to whose content zlib compresses."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self._deflate = file, zlib.compressobj()
+    def __init__(self, file: BinaryIO, level: int) -> None:
+        self._file, self._deflate = file, zlib.compressobj(level)
 
     def write(self, data: bytes) -> None:
         self._file.write(self._deflate.compress(data))
@@ -536,7 +523,7 @@ class TFRecordWriter:
 
     Args:
         path: the file; an existing one is replaced.
-        options: the compression: None, "", "GZIP" or "ZLIB".
+        options: the compression: None, "", "GZIP", "ZLIB", or a `TFRecordOptions`.
 
     Raises:
         ValueError: `options` is another compression.
@@ -553,16 +540,19 @@ class TFRecordWriter:
     def __init__(
         self,
         path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
-        options: str | None = None,
+        options: str | compressions.TFRecordOptions | None = None,
     ) -> None:
-        kind = check_compression(options)
+        if not isinstance(options, compressions.TFRecordOptions):
+            options = compressions.TFRecordOptions(options)
+        kind, level = options.compression_type, options.compression_level
+        level = zlib.Z_DEFAULT_COMPRESSION if level is None else level
         raw = open(path_of(path), "wb")  # noqa: SIM115
         self._raw = raw
         self._file: Any = raw
         if kind == "GZIP":
-            self._file = gzip.GzipFile(fileobj=raw, mode="wb")
+            self._file = gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=level)
         elif kind == "ZLIB":
-            self._file = _ZlibWriter(raw)
+            self._file = _ZlibWriter(raw, level)
 
     def write(self, record: bytes) -> None:
         """Appends one record.
@@ -625,6 +615,3 @@ class TFRecordWriter:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-publish("unisono.io", TFRecordWriter)

@@ -11,7 +11,7 @@ import numpy as np
 from unisono._src.foundation import errors, nest
 from unisono._src.foundation.whole_numbers import integer
 from unisono._src.input.plan import nodes
-from unisono._src.input.stages import mapping
+from unisono._src.input.stages import captured_values, mapping
 
 __all__ = ["integer"]
 
@@ -112,14 +112,14 @@ def cycle(count: object, what: str) -> int | None:
 
 
 def function(fn: object, what: str) -> Callable[..., Any]:
-    """Returns a function.
+    """Returns a function, which keeps the values that it takes from around it.
 
     Raises:
         TypeError: it cannot be called.
     """
     if not callable(fn):
         raise TypeError(f"`{what}` must be a function, received {type(fn).__name__}.")
-    return fn
+    return captured_values.keep_values(fn)
 
 
 def generator(fn: object, what: str) -> Callable[..., Any]:

@@ -154,25 +154,36 @@ class _Padded(_Batches):
         shapes = list(elements.leaves(self._node.shapes))
         values = list(elements.leaves(self._node.values))
         padded = iter(
-            _pad([row[i] for row in columns], shapes[i].shape, values[i])
+            _pad([row[i] for row in columns], shapes[i], values[i])
             for i in range(len(shapes))
         )
         return elements.map_leaves(lambda _: next(padded), block[0])
 
 
-def _pad(column: Sequence[Any], wanted: TensorShape, value: object) -> np.ndarray:
+def _pad(column: Sequence[Any], spec: Any, value: object) -> np.ndarray:
     """Returns arrays padded with a value to one shape, and stacked.
 
     Args:
         column: the arrays.
-        wanted: the padded shape; None means the largest size of the arrays.
+        spec: the padded shape, in which None means the largest size of the arrays, and
+            the type.
         value: the padding.
 
     Raises:
-        ValueError: `wanted` has another number of axes.
-        DataLossError: an array is larger than `wanted`.
+        ValueError: the shape has another number of axes.
+        DataLossError: an array is larger than the shape.
+        InvalidArgumentError: an array has another type. An empty one may: an empty list
+            does not tell its type.
     """
+    wanted: TensorShape = spec.shape
     arrays = [elements.as_array(x) for x in column]
+    types = {a.dtype for a in arrays if a.size and a.dtype != spec.dtype}
+    if types:
+        raise errors.InvalidArgumentError(
+            "Cannot batch elements of different types: "
+            f"{', '.join(sorted(map(str, types | {spec.dtype})))}. Make the types "
+            "equal with map."
+        )
     sizes = [max(a.shape[i] for a in arrays) for i in range(arrays[0].ndim)]
     if len(wanted) != len(sizes):
         raise ValueError(
@@ -183,7 +194,7 @@ def _pad(column: Sequence[Any], wanted: TensorShape, value: object) -> np.ndarra
         if size is not None and size < sizes[axis]:
             raise _too_large_error(arrays, wanted)
         sizes[axis] = sizes[axis] if size is None else size
-    out = np.full((len(arrays), *sizes), value, arrays[0].dtype)
+    out = np.full((len(arrays), *sizes), value, spec.dtype)
     for row, a in enumerate(arrays):
         place: Any = (row, *map(slice, a.shape))
         out[place] = a
@@ -275,10 +286,6 @@ class Stream(cursors.UnaryCursor):
             self._row = stop
         return elements.concatenate(parts) if parts else None
 
-    def is_at_end(self) -> bool:
-        """Whether no row is left."""
-        return not self._has_rows()
-
     def _has_rows(self) -> bool:
         """Whether a row is left; reads the next batch if this one is used up."""
         # More than once if batches are empty.
@@ -349,30 +356,37 @@ class Unbatch(nodes.Unary):
 class _Rebatched(cursors.Cursor):
     """Cuts a stream of rows into batches of sizes that take turns."""
 
-    def __init__(
-        self, source: cursors.Cursor, sizes: Sequence[int], drop: bool
-    ) -> None:
-        self._stream = Stream(source)
-        self._sizes, self._drop = sizes, drop
+    def __init__(self, node: Rebatch) -> None:
+        self._stream = Stream(node.parent.cursor())
+        self._node = node
         self._turn = 0
+        self._over = False
 
     def read(self, count: int) -> list[Any]:
         found: list[Any] = []
-        while len(found) < count and not self._stream.is_at_end():
-            size = self._sizes[self._turn % len(self._sizes)]
+        sizes = self._node.sizes
+        while len(found) < count and not self._over:
+            size = sizes[self._turn % len(sizes)]
             batch = self._stream.take(size)
-            if self._drop and elements.length(batch) < size:
-                break
-            self._turn += 1
-            found.append(batch)
+            if batch is None and not size:
+                # As in TensorFlow, empty batches come behind the last row, too.
+                batch = nodes.zeros(self._node.spec, unknown=0)
+            length = 0 if batch is None else elements.length(batch)
+            self._over = length < size
+            if batch is not None and not (self._over and self._node.drop):
+                self._turn += 1
+                found.append(batch)
         return found
 
     def get_state(self) -> dict[str, Any]:
-        return {"turn": self._turn, "stream": self._stream.get_state()}
+        stream = self._stream.get_state()
+        return {"turn": self._turn, "stream": stream, "over": self._over}
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._turn = state["turn"]
         self._stream.set_state(state["stream"])
+        # Positions that earlier versions saved have no such key.
+        self._over = state.get("over", False)
 
     def close(self) -> None:
         self._stream.close()
@@ -388,7 +402,7 @@ class Rebatch(nodes.Unary):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that reads batch after batch."""
-        return _Rebatched(self.parent.cursor(), self.sizes, self.drop)
+        return _Rebatched(self)
 
     def _spec(self) -> elements.Spec:
         check_rows(self.parent.spec, "rebatch")

@@ -10,6 +10,7 @@ from typing import Any, final
 
 from unisono._src.foundation import errors, printable
 from unisono._src.input.plan import cursors, elements, nodes
+from unisono._src.input.sources import iterables
 from unisono._src.input.stages import argument_checks, element_files
 from unisono._src.input.stages.selecting import Make
 
@@ -54,8 +55,9 @@ class _Cached(cursors.Cursor):
     process, the elements before it are read again from where the pass began.
     """
 
-    def __init__(self, make: Make, store: ElementStore) -> None:
-        self._make, self._store = make, store
+    def __init__(self, make: Make, store: ElementStore, size: int) -> None:
+        # `size` is the number of elements, if that is known; otherwise negative.
+        self._make, self._store, self._size = make, store, size
         self._source: cursors.Cursor | None = None
         self._origin: dict[str, Any] | None = None
         self._seen: list[Any] = []
@@ -77,7 +79,10 @@ class _Cached(cursors.Cursor):
         if kept is None and self._next == len(self._seen):
             found = self._read_more(count)
             self._seen.extend(found)
-            if len(found) < count and not self._has_failed:
+            # As in TensorFlow, a reader that takes the last element need not ask for
+            # one more, as a `for` loop does, to have the pass kept.
+            is_over = len(found) < count or len(self._seen) == self._size
+            if is_over and not self._has_failed:
                 self._store.fill(self._seen, self._origin)
         else:
             kept = self._seen if kept is None else kept
@@ -131,7 +136,10 @@ class Cache(nodes.AllElements):
 
     def select_cursor(self, make: Make) -> cursors.Cursor:
         """Returns a cursor that fills the store or reads from it."""
-        return _Cached(make, self.store)
+        # Another library's loader may have more elements than its length says.
+        is_sure = not any(isinstance(n, iterables.Loader) for n in nodes.walk(self))
+        size = self.cardinality if is_sure else nodes.UNKNOWN
+        return _Cached(make, self.store, size)
 
 
 _ENDING = ".cache"
@@ -202,7 +210,8 @@ class _FileCacheWriter(cursors.Cursor):
         # A position may come from the reader of the finished file, which has no origin;
         # then this pass is written from its own beginning. The other way round, the
         # reader takes no notice of an origin.
-        self._source.set_state(state.get("origin", self._origin))
+        self._origin = state.get("origin", self._origin)
+        self._source.set_state(self._origin)
         self._next, self._over, self._has_failed = 0, False, False
         self.skip(state["next"])
 

@@ -7,7 +7,6 @@ import enum
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, final
 
-from unisono._src.foundation.public_names import publish
 from unisono._src.input.plan import cursors, nodes
 from unisono._src.input.stages.selecting import Make
 
@@ -263,6 +262,10 @@ class Options(_OptionRecord):
             `num_parallel_calls` run, instead of threads; for functions that are heavy
             and keep Python busy. The processes are started anew, so a script needs
             the usual ``if __name__ == "__main__"``. Not in TensorFlow.
+        compiled_maps: whether functions of maps are compiled and called once for many
+            elements: faster for arithmetic, but the last digits of floats may differ
+            from those that one call for each element gives. For functions of numbers
+            without random numbers or state. Not in TensorFlow.
 
     The other attributes are accepted for compatibility with TensorFlow.
 
@@ -284,6 +287,7 @@ class Options(_OptionRecord):
     experimental_optimization: OptimizationOptions
     threading: ThreadingOptions
     worker_processes: int
+    compiled_maps: bool
     _types: ClassVar[Mapping[str, type]] = {
         "autotune": AutotuneOptions,
         "dataset_name": str,
@@ -297,8 +301,12 @@ class Options(_OptionRecord):
         "framework_type": list,
         "threading": ThreadingOptions,
         "worker_processes": int,
+        "compiled_maps": bool,
     }
-    _defaults: ClassVar[Mapping[str, Any]] = {"worker_processes": 0}
+    _defaults: ClassVar[Mapping[str, Any]] = {
+        "worker_processes": 0,
+        "compiled_maps": False,
+    }
     _aliases: ClassVar[Mapping[str, str]] = {
         "experimental_deterministic": "deterministic",
         "experimental_threading": "threading",
@@ -357,15 +365,3 @@ def options_of(node: nodes.Node) -> Options:
         return known[id(n)]
 
     return merge_from(node)
-
-
-publish("unisono.data", Options, ThreadingOptions)
-publish(
-    "unisono.data.experimental",
-    AutoShardPolicy,
-    AutotuneAlgorithm,
-    AutotuneOptions,
-    DistributeOptions,
-    ExternalStatePolicy,
-    OptimizationOptions,
-)

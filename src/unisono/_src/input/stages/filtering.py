@@ -132,33 +132,38 @@ class _UniqueCursor(cursors.UnaryCursor):
     def __init__(self, source: cursors.Cursor) -> None:
         super().__init__(source)
         self._origin = self._source.get_state()
+        self._history = cursors.PositionHistory(source, cursors.BLOCK)
         self._seen: set[Any] = set()
-        self._passed = 0
 
     def read(self, count: int) -> list[Any]:
         found: list[Any] = []
         while len(found) < count:
-            block = self._source.read(1)
+            self._history.forget_before(self._history.read_so_far)
+            block = self._history.read(1)
             if not len(block):
                 break
-            self._passed += 1
-            key = tuple(map(_content, elements.leaves(block[0])))
-            if key not in self._seen:
-                self._seen.add(key)
+            if self._is_new(block[0]):
                 found.append(block[0])
         return found
 
+    def _is_new(self, element: object) -> bool:
+        """Whether an element was not seen before; from now on it was."""
+        key = tuple(map(_content, elements.leaves(element)))
+        before = len(self._seen)
+        self._seen.add(key)
+        return len(self._seen) > before
+
     def get_state(self) -> dict[str, Any]:
-        return {"passed": self._passed, "origin": self._origin}
+        passed = self._history.read_so_far
+        behind = self._history.behind_failure()
+        return {"passed": passed, "origin": self._origin, **behind}
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._origin = state["origin"]
-        self._source.set_state(self._origin)
-        self._seen, self._passed = set(), 0
-        # Each read ends at an element that is new, and so did the last one before the
-        # position was saved, or at the end of the source.
-        while self._passed < state["passed"] and self.read(1):
-            pass
+        self._history.return_to(cursors.history_state_at(self._origin))
+        self._seen = set()
+        for _, element in self._history.read_again(state["passed"], state):
+            self._is_new(element)
 
 
 @final

@@ -134,6 +134,7 @@ class _Grouped(cursors.Cursor):
             ),
             # `set_state` begins the open group again, which counts it.
             "begun": self._begun - (inner is not None),
+            **self._history.behind_failure(),
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -144,7 +145,7 @@ class _Grouped(cursors.Cursor):
         wanted = {i for _, group in state["groups"] for i in group} | set(numbers)
         # The key function is not called again: the
         # position tells the group of each element.
-        again = self._history.read_again(state["end"])
+        again = self._history.read_again(state["end"], state)
         found = {i: e for i, e in again if i in wanted}
         self._over = state["over"]
         self._groups = {
@@ -208,6 +209,14 @@ class GroupByWindow(nodes.Unary, nodes.ChangedByReading):
 
 
 @final
+class _Failed:
+    """Takes the place of an element that raised."""
+
+    def __init__(self, exception: Exception) -> None:
+        self.exception = exception
+
+
+@final
 class _Windows(cursors.UnaryCursor):
     """Reads runs of elements, and makes a window of each."""
 
@@ -215,10 +224,17 @@ class _Windows(cursors.UnaryCursor):
         super().__init__(source)
         self._node = node
         self._history = cursors.PositionHistory(source, 64)
-        # The elements that were read and belong to the next windows, and the number of
-        # the first of them.
+        # The elements that were read and belong to the next windows, and whether any
+        # has raised since the beginning.
         self._pending: list[Any] = []
-        self._base = 0
+        self._has_failed = False
+        # One at a time: a read that raises does not tell what it has passed. Rows of
+        # arrays do not raise.
+        plan = nodes.walk(node.parent)
+        only_rows = all(
+            isinstance(n, nodes.Indexed) and not n.samples_spec for n in plan
+        )
+        self._most = cursors.BLOCK if only_rows else 1
 
     def read(self, count: int) -> list[Any]:
         node = self._node
@@ -227,32 +243,78 @@ class _Windows(cursors.UnaryCursor):
         # window, with those that the stride skips.
         span = (node.size - 1) * node.stride + 1
         while len(found) < count:
-            missing = span - len(self._pending)
-            if missing > 0:
-                self._pending.extend(self._history.read(missing))
+            self._fill(span)
             run = self._pending[: span : node.stride]
             if not run or (node.drop and len(run) < node.size):
                 break
-            found.append(node.wrap(run))
+            # Those between two windows are read, too, and left out.
+            self._fill(node.shift)
             self._drop(node.shift)
+            if self._has_failed:
+                for element in run:
+                    if isinstance(element, _Failed):
+                        raise element.exception
+            found.append(node.wrap(run))
         return found
 
-    def _drop(self, shift: int) -> None:
-        """Moves on by `shift` elements, some of which may not have been read yet."""
-        if shift > len(self._pending):
-            self._history.read(shift - len(self._pending))
-        del self._pending[:shift]
-        self._base += shift
-        self._history.forget_before(min(self._base, self._history.read_so_far))
+    def _fill(self, count: int) -> None:
+        """Reads until `count` elements wait, or the source ends.
+
+        As in TensorFlow, an element that raises keeps its place: every window that it
+        belongs to raises, and none has elements that are no neighbours.
+        """
+        while len(self._pending) < count:
+            wanted = min(self._most, count - len(self._pending))
+            try:
+                found = self._history.read(wanted)
+            except Exception as e:
+                self._pending.append(_Failed(e))
+                self._has_failed = True
+                continue
+            self._pending.extend(found)
+            if len(found) < wanted:
+                break
+
+    def _drop(self, count: int) -> None:
+        """Passes over the first elements that wait."""
+        del self._pending[:count]
+        self._history.forget_before(self._first_index())
+
+    def _failures(self) -> list[tuple[int, str]]:
+        """Returns the places of elements that raised, and what they raised."""
+        if not self._has_failed:
+            return []
+        return [
+            (place, f"{type(x.exception).__name__}: {x.exception}")
+            for place, x in enumerate(self._pending)
+            if isinstance(x, _Failed)
+        ]
+
+    def _first_index(self) -> int:
+        """Returns the number of the first element that waits."""
+        # The source does not count what raised.
+        good = len(self._pending) - len(self._failures())
+        return self._history.read_so_far - good
 
     def get_state(self) -> dict[str, Any]:
-        start = self._history.read_so_far - len(self._pending)
-        return {"trail": self._history.position_before(start)}
+        state = {"trail": self._history.position_before(self._first_index())}
+        failed = self._failures()
+        if not failed:
+            return state
+        end = self._history.read_so_far
+        behind = self._history.behind_failure()
+        return {**state, "failed": failed, "end": end, **behind}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        self._pending = []
         self._history.return_to(state["trail"])
-        self._base = self._history.read_so_far
+        self._pending = []
+        self._has_failed = "failed" in state
+        if self._has_failed:
+            again = self._history.read_again(state["end"], state)
+            self._pending = [element for _, element in again]
+            for place, text in state["failed"]:
+                failure = RuntimeError(f"An element of this window raised {text}")
+                self._pending.insert(place, _Failed(failure))
 
 
 @final

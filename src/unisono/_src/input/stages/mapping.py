@@ -12,8 +12,9 @@ from typing import Any, final
 import numpy as np
 
 from unisono._src.execution import specs
+from unisono._src.foundation import ambient
 from unisono._src.foundation.process_bound import ProcessBound
-from unisono._src.input.plan import cursors, elements, nodes
+from unisono._src.input.plan import carried_states, cursors, elements, nodes
 
 AUTOTUNE = -1
 # With AUTOTUNE the first calls are timed; threads pay for a function whose median call
@@ -29,10 +30,22 @@ def call(fn: Callable[..., Any], element: object) -> object:
         RuntimeError: the function raised `StopIteration`, which would silently end the
             data.
     """
+    # The everyday names compute on the host meanwhile.
+    before = ambient.enter_dataset(True)
+    try:
+        return _call(fn, element)
+    finally:
+        ambient.enter_dataset(before)
+
+
+def _call(fn: Callable[..., Any], element: object) -> object:
+    """Calls a user's function, while the thread is said to be in a dataset's."""
     given = elements.lend(element)
     try:
         # As in TensorFlow, a named tuple is passed as one argument.
-        if isinstance(given, tuple) and not hasattr(given, "_fields"):
+        if type(given) is tuple or (
+            isinstance(given, tuple) and not hasattr(given, "_fields")
+        ):
             return fn(*given)
         return fn(given)
     except StopIteration as e:
@@ -43,12 +56,7 @@ def call(fn: Callable[..., Any], element: object) -> object:
 
 def apply(fn: Callable[..., Any], element: object) -> object:
     """Returns the element that `map` makes of an element."""
-    result = call(fn, element)
-    if isinstance(result, list):
-        # The result of a map is the only place where TensorFlow, too, takes a list for
-        # a structure; elsewhere a list is an array.
-        result = tuple(result)
-    return elements.convert(result)
+    return elements.convert(_to_structure(call(fn, element)))
 
 
 def apply_and_copy(fn: Callable[..., Any], element: object) -> object:
@@ -56,10 +64,14 @@ def apply_and_copy(fn: Callable[..., Any], element: object) -> object:
 
     The function may fill one array again and again, and the reader may keep elements.
     """
-    made = apply(fn, element)
-    if type(made) is np.ndarray:
-        return made.copy()
-    return elements.copy(made)
+    return elements.convert_and_copy(_to_structure(call(fn, element)))
+
+
+def _to_structure(result: object) -> object:
+    """Returns the result of a map's function; a list of it is a tuple."""
+    # The result of a map is the only place where TensorFlow, too, takes a list for a
+    # structure; elsewhere a list is an array.
+    return tuple(result) if isinstance(result, list) else result
 
 
 @final
@@ -81,20 +93,29 @@ class _Mapped(cursors.FunctionCursor):
 
     def read(self, count: int) -> list[Any]:
         fn, block = self._fn, self._block(count)
-        make = apply if self._is_lent and count == 1 else apply_and_copy
+        is_lent = self._is_lent and count == 1
+        finish = elements.convert if is_lent else elements.convert_and_copy
+        # Said once for the block, not for every element.
+        before = ambient.enter_dataset(True)
         try:
-            return [make(fn, element) for element in block]
+            return [finish(_to_structure(_call(fn, element))) for element in block]
         except BaseException:
             self._keep(block)
             raise
+        finally:
+            ambient.enter_dataset(before)
 
 
 @final
 class _Unread:
-    """An exception of the source, kept until its turn comes."""
+    """An exception of the source, kept until its turn comes.
 
-    def __init__(self, exception: Exception) -> None:
-        self._exception = exception
+    Attributes:
+        mark: the position behind it, which counts when it has been raised.
+    """
+
+    def __init__(self, exception: Exception, mark: object) -> None:
+        self._exception, self.mark = exception, mark
 
     def result(self) -> object:
         """Raises the exception of the source."""
@@ -138,7 +159,10 @@ class _Threaded(ProcessBound, cursors.Cursor):
             if not self._waiting:
                 break
             # An exception of the source is no element; the history did not count it.
-            self._given += not isinstance(self._waiting[0], _Unread)
+            if isinstance(self._waiting[0], _Unread):
+                self._history.remember(self._waiting[0].mark)
+            else:
+                self._given += 1
             # Not in a variable: if it raises, the traceback would hold the future, and
             # through it the threads.
             found.append(self._waiting.popleft().result())
@@ -150,21 +174,27 @@ class _Threaded(ProcessBound, cursors.Cursor):
         assert self._pool is not None
         # There is work for every thread; more is
         # read in bursts, when half of it is done.
-        if len(self._waiting) > self._threads:
+        if len(self._waiting) > self._threads or self._waits_for_exception():
             return
         for _ in range(wanted - len(self._waiting)):
             try:
                 block = self._history.read(1)
             except Exception as e:
                 # Raised in its turn, so that no earlier element is lost.
-                self._waiting.append(_Unread(e))
+                self._waiting.append(_Unread(e, self._history.forget_failure()))
                 return
             if not len(block):
                 return
             self._waiting.append(self._pool.submit(apply_and_copy, self._fn, block[0]))
 
+    def _waits_for_exception(self) -> bool:
+        """Whether the source has raised what no one has been told yet."""
+        return bool(self._waiting) and isinstance(self._waiting[-1], _Unread)
+
     def get_state(self) -> dict[str, Any]:
         # Results that no one has read are made again after a restore.
+        if self._waits_for_exception():
+            return {"trail": self._history.remembered_position(self._given)}
         return {"trail": self._history.position_before(self._given)}
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -313,11 +343,13 @@ def mapped_spec(
         spec_of: returns the spec of the function's result for one element.
         parent: the elements.
     """
-    sample = nodes.first_element(parent)
     wanted = parent.spec
-    if sample is None:
-        sample = parent.example()
-    found = spec_of(sample)
+    pair = nodes.first_result(parent, lambda element: (element, spec_of(element)))
+    if pair is None:
+        example = parent.example()
+        pair = example, spec_of(example)
+    sample: Any = pair[0]
+    found: elements.Spec = pair[1]
     if any(s.shape.rank is None for s in elements.leaves(wanted)):
         return elements.map_specs(lambda s: specs.TensorSpec(None, s.dtype), found)
     if not any(None in (s.shape or ()) for s in elements.leaves(wanted)):
@@ -420,10 +452,12 @@ class Scan(nodes.SameCount):
     Attributes:
         initial: the state before the first element.
         fn: takes a state and an element, and returns the next state and a new element.
+        narrowed: which arrays of the state may become 64 bits wide.
     """
 
     initial: Any
     fn: Callable[[Any, Any], Any]
+    narrowed: tuple[bool, ...] = ()
     samples_spec = True
 
     def cursor(self) -> cursors.Cursor:
@@ -436,15 +470,18 @@ class Scan(nodes.SameCount):
         Raises:
             TypeError: the function returned no pair, or a state of other types.
         """
+        return carried_states.advance(
+            self._step, state, element, self.narrowed, "The state of scan"
+        )
+
+    def _step(self, state: object, element: object) -> tuple[Any, Any]:
         made = call(self.fn, (state, element))
         if not isinstance(made, (tuple, list)) or len(made) != 2:
             raise TypeError(
                 "`scan_func` must return a pair of the new state and the output, "
                 f"received {made!r}."
             )
-        state_made = elements.convert(made[0])
-        elements.check_same_types(state, state_made, "The state of scan")
-        return state_made, elements.convert(made[1])
+        return elements.convert(made[0]), elements.convert(made[1])
 
     def _spec(self) -> elements.Spec:
         def output_spec(element: object) -> elements.Spec:

@@ -41,7 +41,7 @@ class _Zipped(Parallel):
 
     def __init__(self, sources: Sequence[cursors.Cursor], structure: object) -> None:
         super().__init__(sources)
-        self._structure = structure
+        self._structure, self._over = structure, False
 
     def read(self, count: int) -> list[Any]:
         found: list[Any] = []
@@ -54,28 +54,36 @@ class _Zipped(Parallel):
     def _read_parts(self) -> list[Any] | None:
         """Returns the next element of each source; None once a source is at its end."""
         parts: list[Any] = []
-        for number, source in enumerate(self._sources):
+        for number, source in enumerate(() if self._over else self._sources):
             try:
                 block = source.read(1)
             except Exception:
                 # The element that raised is lost, and so are its partners. Otherwise
                 # each later element would get the partner of the one before it.
-                for other in self._sources[number + 1 :]:
-                    with contextlib.suppress(Exception):
-                        other.read(1)
+                self._pass_over(number + 1)
                 raise
             if not len(block):
-                # Sources before this one have been read further than what is returned,
-                # which does no harm: this one stays at its end.
-                return None
+                # As in TensorFlow, every source is read once more: a cache that is as
+                # long as this source must meet its end, or it would never be complete.
+                self._pass_over(number + 1)
+                self._over = True
+                break
             parts.append(block[0])
-        return parts
+        return None if self._over else parts
+
+    def _pass_over(self, first: int) -> None:
+        """Passes over one element of each source from number `first` on."""
+        for source in self._sources[first:]:
+            with contextlib.suppress(Exception):
+                source.read(1)
 
     def get_state(self) -> dict[str, Any]:
-        return self._positions()
+        return {"over": self._over, **self._positions()}
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._return_to(state)
+        # Positions that earlier versions saved have no such key.
+        self._over = state.get("over", False)
 
 
 def _fill_structure(structure: object, parts: Sequence[Any]) -> Any:

@@ -334,9 +334,7 @@ def resample(
 
     # Two streams of random numbers, one to drop elements and one to choose the source.
     def chances(number: int) -> object:
-        drawn = dataset.random(
-            None if seed is None else seed + number, rerandomize_each_iteration=True
-        )
+        drawn = dataset.random(None if seed is None else seed + number)
         return drawn.map(lambda x: np.float32(x / (1 << 32)))
 
     kept = dataset.zip(found, chances(0), original).filter(steps.accepts)

@@ -187,7 +187,7 @@ class _RepeatCursor(cursors.Derived):
         super().__init__(make())
         self._make, self._count = make, count
         self._epoch = 0
-        # Whether this epoch had an element: an empty source must not repeat for ever.
+        # Whether this epoch had an element.
         self._any = False
         self._over = count == 0
 
@@ -217,7 +217,9 @@ class _RepeatCursor(cursors.Derived):
     def _begin_epoch(self) -> bool:
         """Begins again; False after the last time or if there is nothing to repeat."""
         self._epoch += 1
-        self._over = self._over or self._epoch == self._count or not self._any
+        # As in TensorFlow, an empty epoch ends only what is repeated for ever.
+        is_endless = self._count < 0 and not self._any
+        self._over = self._over or self._epoch == self._count or is_endless
         if self._over:
             return False
         self._source.close()
@@ -235,7 +237,8 @@ class Repeat(nodes.Selecting):
 
     def select_cursor(self, make: Make) -> cursors.Cursor:
         """Returns a cursor that reads `count` times; for ever if it is negative."""
-        return _RepeatCursor(make, self.count)
+        # A source that is known to be empty need not be asked `count` times.
+        return _RepeatCursor(make, self.count if self.parent.cardinality else 0)
 
     @property
     def cardinality(self) -> int:

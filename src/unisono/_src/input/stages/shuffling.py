@@ -238,13 +238,14 @@ class _ShuffledElements(_Shuffled):
         kept = [index for index, _ in self._buffer]
         end = self._history.read_so_far
         position = self._history.position_before(min(kept, default=end))
-        return {"kept": kept, "end": end, "trail": position}
+        behind = self._history.behind_failure()
+        return {"kept": kept, "end": end, "trail": position, **behind}
 
     def _return_to(self, state: dict[str, Any]) -> None:
         self._history.return_to(state["trail"])
         places = {index: place for place, index in enumerate(state["kept"])}
         self._buffer = [None] * len(places)
-        for index, element in self._history.read_again(state["end"]):
+        for index, element in self._history.read_again(state["end"], state):
             if index in places:
                 self._buffer[places[index]] = (index, element)
 
