@@ -13,6 +13,7 @@ import hypothesis
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 import unisono as tf
@@ -219,3 +220,48 @@ def check(program, n, how):
 @hypothesis.given(steps(2, 2), st.sampled_from([1, 2, 3]), st.sampled_from(EXECUTIONS))
 def test_a_tape_in_a_tape_has_the_gradients_of_jax(program, n, how):
     check(program, n, how)
+
+
+# TensorFlow's answers: what these return is a new tensor, also if nothing is to do.
+NOTHING_TO_DO = {
+    "all_reduce": lambda x: context().all_reduce("SUM", x),
+    "all_gather": lambda x: context().all_gather(x, 0),
+    "reshape": lambda x: tf.reshape(x, [2]),
+    "transpose": lambda x: tf.transpose(x, [0]),
+    "broadcast_to": lambda x: tf.broadcast_to(x, [2]),
+    "reverse": lambda x: tf.reverse(x, []),
+    "ensure_shape": lambda x: tf.ensure_shape(x, [2]),
+    "concat": lambda x: tf.concat([x], 0),
+    "identity": tf.identity,
+}
+
+
+@pytest.mark.parametrize("how", EXECUTIONS)
+@pytest.mark.parametrize("name", NOTHING_TO_DO)
+def test_a_copy_made_before_the_tape_is_not_watched(name, how):
+    def fn(x):
+        y = NOTHING_TO_DO[name](x)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            z = x * y
+        return tape.gradient(z, x)
+
+    found = execute(how, mirrored(1), fn, args=(per_replica(mirrored(1), V),))
+    assert np.asarray(found).tolist() == pytest.approx(V.tolist())
+
+
+def test_a_variable_that_was_given_a_copy_leaves_the_array_alone():
+    s = mirrored(1)
+    with s.scope():
+        v = tf.Variable(V, aggregation=tf.VariableAggregation.MEAN)
+    x = jnp.asarray(V)
+
+    def fn(x):
+        v.assign(context().all_reduce("SUM", x))
+
+    s.run(fn, args=(x,))
+    step = tf.function(lambda: s.run(lambda: v.assign_add(V)))
+    step()
+    step()
+    assert x.tolist() == V.tolist()
+    assert np.asarray(v).tolist() == pytest.approx((3 * V).tolist())

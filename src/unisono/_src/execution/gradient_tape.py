@@ -16,7 +16,6 @@ import numpy as np
 
 from unisono._src.execution import equations, pullbacks
 from unisono._src.foundation import ambient, library_hooks, nest
-from unisono._src.foundation.public_names import publish
 from unisono._src.state import (
     frames,
     sharded_variable,
@@ -482,11 +481,10 @@ class GradientTape:
         """
         recording = self._take_recording()
         rule = _parse_unconnected(unconnected_gradients)
-        whole = pullbacks.value_of(pullbacks.find_operand(target, "target"))
+        result = pullbacks.find_operand(target, "target")
+        whole = pullbacks.value_of(result)
         wanted = [pullbacks.find_operand(x, "sources") for x in nest.leaves(sources)]
-        pull, given = pullbacks.differentiate(
-            recording, [pullbacks.find_operand(target, "target")], wanted
-        )
+        pull, given = pullbacks.differentiate(recording, [result], wanted)
         found: list[Any] = [None] * len(wanted)
         if given:
             # One pullback for each number of the target, all at once.
@@ -596,6 +594,35 @@ class GradientTape:
         recording.release()
 
 
+def differentiate_loss(
+    loss: object,
+    var_list: Any,
+    tape: GradientTape | None,
+    factor: jax.Array | None = None,
+) -> tuple[list[Any], list[Any]]:
+    """Return the gradients of a loss, and the variables that they are for.
+
+    Args:
+        loss: a number that `tape` has recorded, or a function that computes it.
+        var_list: a variable, a list of some, or a function that returns one.
+        tape: the tape; a new one follows a function by default.
+        factor: the gradient that the loss starts with; one by default.
+    """
+    if tape is None and not callable(loss):
+        raise ValueError(
+            "`tape` is required when a `Tensor` loss is passed. Received: "
+            f"loss={loss}, tape={tape}. Compute the loss inside `with "
+            "unisono.GradientTape() as tape:`, or pass a function that computes it."
+        )
+    tape = GradientTape() if tape is None else tape
+    if callable(loss):
+        with tape:
+            loss = loss()
+    found = var_list() if callable(var_list) else var_list
+    wanted = [found] if isinstance(found, variables.Variable) else list(found)
+    return tape.gradient(loss, wanted, factor), wanted
+
+
 def _placeholder_of(variable: equations.HasShape) -> np.ndarray:
     """Return an array of the shape and type of a variable, which takes no memory."""
     return np.broadcast_to(np.zeros((), variable.dtype), variable.shape)
@@ -665,6 +692,3 @@ def _rebuild(sources: object, found: Sequence[Any]) -> Any:
     """Return gradients in the structure of the sources."""
     given = iter(found)
     return nest.map_structure(lambda _: next(given), sources)
-
-
-publish("unisono", GradientTape, UnconnectedGradients)

@@ -38,6 +38,7 @@ _T = TypeVar("_T")
 
 # What has a number that does not fit, for messages.
 _VALUE = "a value of a replica"
+_WHOLE = PartitionSpec()
 
 
 def put_pieces(
@@ -155,6 +156,12 @@ def move_committed(x: _T, device: jax.Device) -> _T:
     return x if x.sharding.device_set == {device} else place(x, device)
 
 
+def move_all(tree: _T, device: jax.Device) -> _T:
+    """Returns a structure with its committed arrays on `device`."""
+    moved: _T = nest.map_structure(lambda x: move_committed(x, device), tree)
+    return moved
+
+
 def hand_out(x: _T, devices: Sequence[jax.Device | None]) -> list[_T]:
     """Returns one copy of `x` per replica, each on the replica's device.
 
@@ -172,7 +179,7 @@ def hand_out(x: _T, devices: Sequence[jax.Device | None]) -> list[_T]:
 # Element types whose sums are the same in one program as in one operation at a time.
 # With narrower types XLA keeps more digits inside a program than an array of the type
 # can hold.
-_EXACT = frozenset(
+EXACT = frozenset(
     np.dtype(kind)
     for kind in ("float32", "float64", "int32", "int64", "uint32", "uint64")
 )
@@ -194,7 +201,7 @@ def _update(
     return old + total if sign > 0 else old - total
 
 
-# Python's numbers below this one keep their meaning in each signed type of `_EXACT`.
+# Python's numbers below this one keep their meaning in each signed type of `EXACT`.
 _SMALL = 2**31
 
 
@@ -219,7 +226,7 @@ def update_at_once(
         array with the shape and type of `old` and no number that it can hold, or if one
         program could round values of that type differently from single operations.
     """
-    if old.dtype not in _EXACT or (op is ReduceOp.MEAN and old.dtype.kind != "f"):
+    if old.dtype not in EXACT or (op is ReduceOp.MEAN and old.dtype.kind != "f"):
         return None
     placed = []
     for part in parts:
@@ -276,7 +283,7 @@ def reduce_parts(
     if len(values) == 1:
         return values[0]
     # One program instead of an operation for each replica, where it rounds alike.
-    if device is not None and all(v.dtype in _EXACT for v in values):
+    if device is not None and all(v.dtype in EXACT for v in values):
         return release(_sum_or_mean(op, values))
     # In replica order, so that every worker gets the same sum to the last bit.
     total = values[0]
@@ -444,14 +451,12 @@ def pick_local(x: object, index: int) -> jax.Array:
 
 def reduce_stacked(op: ReduceOp, x: object, topology: Topology) -> Any:
     """Combines the rows of a stacked value with the collective a replica would use."""
-    in_spec, out_spec = PartitionSpec(AXIS), PartitionSpec()
-    return jax.shard_map(
-        lambda a: reduce_local(op, jax.tree.map(lambda v: v[0], a), topology.replicas),
-        mesh=topology.mesh,
-        in_specs=in_spec,
-        out_specs=out_spec,
-        check_vma=False,
-    )(x)
+
+    def reduce(row: object) -> Any:
+        own = jax.tree.map(lambda v: v[0], row)
+        return reduce_local(op, own, topology.replicas)
+
+    return apply_on_replicas(x, reduce, topology, PartitionSpec(AXIS))
 
 
 # JAX lists the pieces of an array when it is first asked for them. If two threads ask
@@ -496,20 +501,24 @@ def first_row(stacked: object) -> int:
     return min(s.index[0].start or 0 for s in leaf.addressable_shards)
 
 
-def apply_over_workers(
-    x: _T, combine: Callable[[_T], object], topology: Topology
+def apply_on_replicas(
+    x: _T,
+    combine: Callable[[_T], object],
+    topology: Topology,
+    spec: PartitionSpec = _WHOLE,
 ) -> Any:
-    """Applies a collective to a plain value, of which each worker has its own.
+    """Applies a collective to a value, and returns the result of any replica.
 
     Args:
         x: the value.
         combine: the collective, called inside a `shard_map`.
         topology: the replicas.
+        spec: how `x` is split; the default is for a value of which each worker has its
+            own.
     """
-    # JAX is told that `x` is the same everywhere, and does not look (`check_vma`).
-    same = PartitionSpec()
+    # JAX is told that what is not split is the same everywhere, and does not look.
     return jax.shard_map(
-        combine, mesh=topology.mesh, in_specs=same, out_specs=same, check_vma=False
+        combine, mesh=topology.mesh, in_specs=spec, out_specs=_WHOLE, check_vma=False
     )(x)
 
 

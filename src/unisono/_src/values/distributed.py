@@ -12,7 +12,6 @@ import numpy as np
 
 from unisono._src.foundation import ambient, nest
 from unisono._src.foundation.process_bound import ProcessBound
-from unisono._src.foundation.public_names import publish
 from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.values import collectives, jax_tapes, replica_text, stacking
@@ -354,8 +353,7 @@ class Mirrored(ArrayOperators, DistributedValues):
         return copy
 
     def __getitem__(self, key: Any) -> jax.Array:
-        part: jax.Array = take(self.__jax_array__(), key, "the mirrored value")
-        return part
+        return take(self.__jax_array__(), key, "the mirrored value")
 
     def numpy(self) -> np.ndarray:
         """Returns the value as a new NumPy array; a scalar as a NumPy number."""
@@ -491,6 +489,3 @@ def regroup(
     if all(r is first for r in results):
         return first
     return wrap(results)
-
-
-publish("unisono.distribute", DistributedValues, Mirrored, PerReplica)

@@ -23,10 +23,7 @@ from unisono._src.values import collectives
 _PACK_BYTES = 8 << 20
 # The types in which the sum of marks is exact (`execution/step_marks`). Narrower floats
 # round it.
-CARRIERS = frozenset(
-    np.dtype(kind)
-    for kind in ("float32", "float64", "int32", "int64", "uint32", "uint64")
-)
+CARRIERS = collectives.EXACT
 
 
 def is_worthwhile(topology: Topology) -> bool:

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation import wide_numbers
-from unisono._src.foundation.public_names import publish
 from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.values import array_operators, row_positions
 
@@ -138,6 +137,3 @@ def is_tree(x: object) -> bool:
 def map_tree(fn: Callable[..., Any], *trees: object) -> Any:
     """Applies `fn` to the arrays and `IndexedSlices` of pytrees of one structure."""
     return jax.tree.map(fn, *trees, is_leaf=lambda x: isinstance(x, IndexedSlices))
-
-
-publish("unisono", IndexedSlices)

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src.foundation import jax_internals
+from unisono._src.foundation import ambient, jax_internals
 from unisono._src.values import jax_traces
 from unisono._src.values.array_operators import HasDtype
 
@@ -74,42 +74,11 @@ class TapeTracer(_LinearizeTracer):  # type: ignore[misc, valid-type]
 
     # Python's protocols are looked up on the class, so each needs a method.
 
-    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
-        return np.asarray(self.primal, *args, **kwargs)
 
-    def __repr__(self) -> str:
-        return repr(self.primal)
-
-    def __str__(self) -> str:
-        return str(self.primal)
-
-    def __format__(self, spec: str) -> str:
-        return format(self.primal, spec)
-
-    def __float__(self) -> float:
-        return float(self.primal)
-
-    def __int__(self) -> int:
-        return int(self.primal)
-
-    def __bool__(self) -> bool:
-        return bool(self.primal)
-
-    def __complex__(self) -> complex:
-        return complex(self.primal)
-
-    def __index__(self) -> int:
-        return self.primal.__index__()  # type: ignore[no-any-return]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return self.primal.__reduce__()  # type: ignore[no-any-return]
-
-    def __dlpack__(self, *args: object, **kwargs: object) -> object:
-        return self.primal.__dlpack__(*args, **kwargs)
-
-
-# Attributes that an array has and a tracer refuses.
+# Attributes that an array has and a tracer refuses, or shows as those of a tracer.
 _OF_ARRAYS = (
+    "__array__", "__bool__", "__complex__", "__dlpack__", "__float__", "__format__",
+    "__index__", "__int__", "__reduce__", "__repr__", "__str__",
     "addressable_data", "addressable_shards", "block_until_ready", "committed",
     "copy_to_host_async", "delete", "device", "devices", "global_shards",
     "is_deleted", "is_fully_addressable", "is_fully_replicated", "item", "nbytes",
@@ -193,6 +162,30 @@ if not MISSING:
 def go_back(trace: jax.core.Trace) -> None:
     """Makes a trace current again, whatever was made current since."""
     _trace_context.set_trace(trace)
+
+
+@contextlib.contextmanager
+def leave_tapes() -> Iterator[None]:
+    """Runs a block that no tape around it sees."""
+    around = jax_traces.current()
+    with ambient.push(tape=None):
+        go_back(trace_below_tapes(around))
+        try:
+            yield
+        finally:
+            go_back(around)
+
+
+def renew(x: jax.Array) -> jax.Array:
+    """Returns an array as a new object, in the same memory if that is possible.
+
+    Tapes follow arrays by their identity. What TensorFlow computes is a new tensor,
+    also where there is nothing to do, as in the sum over one replica.
+    """
+    # An open tape must see the operation.
+    if jax_traces.is_clean() and len(x.sharding.device_set) == 1:
+        return x.addressable_data(0)
+    return jnp.array(x, copy=True)
 
 
 def is_float(x: HasDtype) -> bool:

@@ -21,8 +21,7 @@ _context = jax_internals.trace_context
 
 def current() -> jax.core.Trace:
     """Returns the trace that the running code belongs to."""
-    found: jax.core.Trace = _context.trace
-    return found
+    return _context.trace
 
 
 # Returns the trace that a tracer belongs to. This is no function of ours: tapes ask at

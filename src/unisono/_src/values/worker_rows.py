@@ -30,14 +30,9 @@ def own_rows(stacked: _T, topology: Topology) -> tuple[_T, ...]:
     def body(x: _T) -> tuple[_T, ...]:
         return own_values(jax.tree.map(lambda a: a[0], x), topology)
 
-    # JAX is told that the rows are the same everywhere, and does not look.
-    rows: tuple[_T, ...] = jax.shard_map(
-        body,
-        mesh=topology.mesh,
-        in_specs=PartitionSpec(AXIS),
-        out_specs=PartitionSpec(),
-        check_vma=False,
-    )(stacked)
+    spec = PartitionSpec(AXIS)
+    rows: tuple[_T, ...]
+    rows = collectives.apply_on_replicas(stacked, body, topology, spec)
     return rows
 
 
