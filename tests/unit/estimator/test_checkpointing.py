@@ -92,7 +92,7 @@ def test_a_training_that_ended_begins_with_its_data_anew(tmp_path):
         )
 
     def input_fn():
-        return uni.data.Dataset.range(10).map(lambda x: x * 1.0).batch(1)
+        return uni.data.Dataset.range(10).map(lambda x: x / 1).batch(1)
 
     estimator = make(tmp_path, None, fn, save_checkpoints_steps=1)
     estimator.train(input_fn, steps=3)

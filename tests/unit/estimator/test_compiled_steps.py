@@ -30,7 +30,7 @@ def test_the_loss_is_the_mean_over_replicas(tmp_path):
         )
 
     def input_fn():
-        return uni.data.Dataset.range(8).map(lambda x: x * 1.0).batch(2)
+        return uni.data.Dataset.range(8).map(lambda x: x / 1).batch(2)
 
     make(tmp_path, mirrored(2), fn).train(input_fn, hooks=[Hook()])
     assert losses == [1.5, 5.5]

@@ -68,7 +68,7 @@ def test_each_replica_takes_a_batch_of_its_own(tmp_path):
     def input_fn(input_context):
         assert input_context.num_replicas_in_sync == 4
         assert input_context.num_input_pipelines == 1
-        return uni.data.Dataset.range(16).map(lambda x: x * 1.0).batch(2)
+        return uni.data.Dataset.range(16).map(lambda x: x / 1).batch(2)
 
     estimator = make(tmp_path, mirrored(4), fn)
     estimator.train(input_fn)

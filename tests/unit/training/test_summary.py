@@ -166,7 +166,7 @@ def test_estimators_write_loss_and_metrics(tmp_path):
         return estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
     def input_fn():
-        return uni.data.Dataset.range(8).map(lambda x: x * 1.0).batch(2)
+        return uni.data.Dataset.range(8).map(lambda x: x / 1).batch(2)
 
     config = estimator.RunConfig(save_summary_steps=2)
     made = estimator.Estimator(model_fn, tmp_path, config)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import final
 
-from unisono._src.foundation.public_names import publish
-
 
 @final
 class ConfigProto:
@@ -50,6 +48,3 @@ class ConfigProto:
         self.inter_op_parallelism_threads = inter_op_parallelism_threads
         self.allow_soft_placement = allow_soft_placement
         self.log_device_placement = log_device_placement
-
-
-publish("unisono.compat.v1", ConfigProto)

@@ -282,13 +282,10 @@ def find_latest_of_chief(directory: str) -> str | None:
     Every worker must call this and gets the same path, even if a file system shows new
     files to some workers later than to others.
     """
-    meeting = worker_meeting.Meeting("a look for the latest checkpoint of a model_dir")
-    with meeting.share_failure():
-        own = (
-            reading.latest_checkpoint(directory) if worker_meeting.is_writer() else None
-        )
-    path = meeting.broadcast_from_chief(own or "")
-    meeting.end()
+    path = worker_meeting.ask_chief(
+        "a look for the latest checkpoint of a model_dir",
+        lambda: reading.latest_checkpoint(directory) or "",
+    )
     return path or None
 
 
@@ -299,7 +296,5 @@ def ask_chief(answer: bool, what: str) -> bool:
         answer: the answer of this worker; only that of the chief counts.
         what: the action that is decided, for error messages.
     """
-    meeting = worker_meeting.Meeting(f"a question: {what}?")
-    said = meeting.broadcast_from_chief("yes" if answer else "no")
-    meeting.end()
-    return said == "yes"
+    said = worker_meeting.ask_chief(f"a question: {what}?", lambda: str(answer))
+    return said == str(True)

@@ -6,7 +6,6 @@ import dataclasses
 import os
 from typing import Any
 
-from unisono._src.foundation.public_names import publish
 from unisono._src.strategies.base import Strategy
 from unisono._src.workers import process_group
 
@@ -165,6 +164,3 @@ class RunConfig:
     def num_worker_replicas(self) -> int:
         """The number of workers in the cluster."""
         return process_group.current().size
-
-
-publish("unisono.estimator", RunConfig)

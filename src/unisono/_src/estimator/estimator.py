@@ -14,14 +14,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from unisono._src.estimator import calling, checkpointing, exporting, loops
-from unisono._src.estimator import compiled_steps as steps_lib
-from unisono._src.estimator import hooks as hooks_lib
+from unisono._src.estimator import (
+    calling,
+    checkpointing,
+    compiled_steps as steps_lib,
+    exporting,
+    hooks as hooks_lib,
+    loops,
+)
 from unisono._src.estimator.config import RunConfig
 from unisono._src.estimator.estimator_spec import EstimatorSpec, ModeKeys
 from unisono._src.estimator.hooks import CheckpointSaverListener, SessionRunHook
 from unisono._src.foundation import errors
-from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices
 from unisono._src.saving.checkpoint import reading
 from unisono._src.strategies import current, one_device
@@ -695,6 +699,3 @@ def _checkpoint_at(path: str) -> str:
     """Returns the newest checkpoint of a directory, or the path of a checkpoint."""
     found = reading.latest_checkpoint(path) if os.path.isdir(path) else None
     return found or path
-
-
-publish("unisono.estimator", Estimator)

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 
 from unisono._src.estimator import hooks as hooks_lib
 from unisono._src.estimator.variable_store import VariableStore
-from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import Variable
 from unisono._src.training import optimizers
 from unisono._src.values import array_operators
@@ -279,6 +278,3 @@ def rows_of(tree: object) -> int:
         if shape:
             return int(shape[0])
     return 1
-
-
-publish("unisono.estimator", EstimatorSpec, ModeKeys, minimize)

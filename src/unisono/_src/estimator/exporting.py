@@ -13,7 +13,6 @@ import jax
 from unisono._src.estimator.compiled_steps import Prediction
 from unisono._src.execution import function, specs
 from unisono._src.foundation import nest
-from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import worker_meeting
 from unisono._src.saving.checkpoint.module import Module
 from unisono._src.saving.export import saver
@@ -98,7 +97,10 @@ def export(built: Prediction, receiver: ServingInputReceiver, base: str) -> str:
     Returns:
         The directory of the model, whose name the chief chooses.
     """
-    path = os.path.join(base, _choose_name(base))
+    name = worker_meeting.ask_chief(
+        "a choice of the directory of an exported model", lambda: _free_name(base)
+    )
+    path = os.path.join(base, name)
     signatures = {
         name: function.Function(_make_signature(built, name), [receiver.features])
         # `serving_default` may be among the names that the model function gives.
@@ -115,26 +117,9 @@ def _make_signature(built: Prediction, name: str) -> Callable[[object], object]:
     return serve
 
 
-def _choose_name(base: str) -> str:
-    """Returns a name that the chief finds free in a directory, to every worker."""
-    meeting = worker_meeting.Meeting("a choice of the directory of an exported model")
-    with meeting.share_failure():
-        own = _free_name(base) if worker_meeting.is_writer() else ""
-    name = meeting.broadcast_from_chief(own)
-    meeting.end()
-    return name
-
-
 def _free_name(base: str) -> str:
     # TensorFlow Serving's convention: the name is a number, and the largest is served.
     stamp = int(time.time())
     while os.path.exists(os.path.join(base, str(stamp))):
         stamp += 1
     return str(stamp)
-
-
-publish(
-    "unisono.estimator.export",
-    ServingInputReceiver,
-    build_raw_serving_input_receiver_fn,
-)

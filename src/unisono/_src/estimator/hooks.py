@@ -7,8 +7,6 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar, final
 
-from unisono._src.foundation.public_names import publish
-
 
 class NanLossDuringTrainingError(RuntimeError):
     """Raised if the loss of a training step is not finite.
@@ -306,15 +304,3 @@ class Hooks:
         """Calls `end` of every hook."""
         for hook in self._hooks:
             hook.end(None)
-
-
-publish(
-    "unisono.estimator",
-    CheckpointSaverListener,
-    NanLossDuringTrainingError,
-    NanTensorHook,
-    SessionRunContext,
-    SessionRunHook,
-    SessionRunValues,
-    StopAtStepHook,
-)

@@ -10,10 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from unisono._src.estimator import checkpointing
-from unisono._src.estimator import hooks as hooks_lib
+from unisono._src.estimator import checkpointing, hooks as hooks_lib
 from unisono._src.estimator.estimator import Estimator
-from unisono._src.foundation.public_names import publish
 from unisono._src.workers import process_group
 
 
@@ -437,14 +435,3 @@ def train_and_evaluate(
     latest = checkpointing.find_latest_of_chief(estimator.model_dir)
     evaluator.evaluate(checkpointing.step_of(latest), is_last=True)
     return evaluator.result, evaluator.exports
-
-
-publish(
-    "unisono.estimator",
-    EvalSpec,
-    Exporter,
-    FinalExporter,
-    LatestExporter,
-    TrainSpec,
-    train_and_evaluate,
-)

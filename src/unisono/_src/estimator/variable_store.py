@@ -20,7 +20,6 @@ from jax.typing import ArrayLike
 
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import VariableAggregation
-from unisono._src.foundation.public_names import publish
 from unisono._src.state import creation
 from unisono._src.state.variables import Variable
 
@@ -178,6 +177,3 @@ def get_global_step(graph: object = None) -> Variable:
         "There is a global step only inside the model_fn of an Estimator. In your own "
         "loop, count the steps in a variable or read optimizer.iterations."
     )
-
-
-publish("unisono.train", get_global_step)

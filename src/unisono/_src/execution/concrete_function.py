@@ -12,7 +12,6 @@ import numpy as np
 from unisono._src.execution import signature, traced_function
 from unisono._src.execution.specs import PerReplicaSpec, TensorSpec
 from unisono._src.foundation import errors, nest
-from unisono._src.foundation.public_names import publish
 from unisono._src.state import variable_identity, variables
 from unisono._src.values import distributed
 
@@ -66,7 +65,9 @@ class ConcreteFunction:
         self._bound.apply_defaults()
         self.name = first.name
         self.structured_input_signature = (self._bound.args, self._bound.kwargs)
-        found = (variable_identity.find(cell) for cell in _cells(first))
+        # In the order of the program's inputs.
+        cells = dict.fromkeys([*first.read, *first.written])
+        found = [variable_identity.find(cell) for cell in cells]
         self.variables = tuple(v for v in found if v is not None)
         specs = [x for x in nest.leaves(list(given)) if isinstance(x, TensorSpec)]
         captured = [TensorSpec(v.shape, v.dtype, v.name) for v in self.variables]
@@ -206,11 +207,6 @@ def placeholders(tree: object, size: int) -> Any:
     return nest.map_structure(leaf, tree)
 
 
-def _cells(found: traced_function.TracedFunction) -> list[Any]:
-    """Return the cells that a program uses, in the order of its inputs."""
-    return list(dict.fromkeys([*found.read, *found.written]))
-
-
 def _output_specs(traces: Sequence[traced_function.TracedFunction]) -> list[TensorSpec]:
     """Return the specs of a result, with open sizes where the traces differ.
 
@@ -272,6 +268,3 @@ def _check_argument(name: str, given: Any, wanted: Any) -> Any:
             f"{given!r}. Call the function itself, or make another concrete function."
         )
     return given
-
-
-publish("unisono", ConcreteFunction)

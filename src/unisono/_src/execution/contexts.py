@@ -14,7 +14,6 @@ from jax.typing import ArrayLike
 
 from unisono._src.execution import merging, replica_collectives
 from unisono._src.foundation import ambient, options
-from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import Topology
 from unisono._src.state import branch_frame, frames, storage
 from unisono._src.values import ports
@@ -398,15 +397,14 @@ def frame_of_replica(
     )
 
 
-@contextlib.contextmanager
 def enter_replica(
     placement: storage.Placement,
     replica_id: object,
     port: ports.ReplicaPort,
     copy: int | None,
     state: frames.StateFrame | None = None,
-) -> Iterator[None]:
-    """Run a block as a replica.
+) -> contextlib.AbstractContextManager[None]:
+    """Return a block that runs as a replica.
 
     Args:
         placement: the placement of the strategy that runs the replica.
@@ -416,11 +414,13 @@ def enter_replica(
         state: the frame of variable values in the block; None for the current one.
     """
     frame = frame_of_replica(placement, replica_id, port, copy)
-    outer = ambient.swap(frame if state is None else frame._replace(state=state))
-    try:
-        yield
-    finally:
-        ambient.swap(outer)
+    return ambient.enter(frame if state is None else frame._replace(state=state))
+
+
+def use_device(device: jax.Device) -> contextlib.AbstractContextManager[object]:
+    """Return a block that makes new arrays on a device; a program says where itself."""
+    is_compiled = frames.frame().is_compiled
+    return contextlib.nullcontext() if is_compiled else jax.default_device(device)
 
 
 def check_logical_device(logical: int, number: int) -> None:
@@ -509,6 +509,3 @@ def require_replica_context(context: ReplicaContext) -> None:
         "Mismatching ReplicaContext. Each replica must use the context that "
         "get_replica_context() gives it, not another replica's."
     )
-
-
-publish("unisono.distribute", ReplicaContext)

@@ -69,49 +69,40 @@ class _Numbering:
             consts: its constants.
             inputs: the number of each input; None gives each another one.
         """
-        given = self._new_numbers(len(jaxpr.invars)) if inputs is None else inputs
-        known = dict(zip(jaxpr.invars, given, strict=True))
-        known.update(
-            zip(jaxpr.constvars, map(self._number_of_constant, consts), strict=True)
+        return equations.interpret(
+            jaxpr,
+            [self._number_of_constant(x) for x in consts],
+            self._new_numbers(len(jaxpr.invars)) if inputs is None else inputs,
+            lambda eqn, operands: self._number_results(jaxpr, eqn, operands),
+            lambda literal: self._number_of_constant(literal.val),
         )
-        for eqn in jaxpr.eqns:
-            found = self._number_results(jaxpr, eqn, known)
-            known.update(zip(eqn.outvars, found, strict=True))
-        return [self._number_of(x, known) for x in jaxpr.outvars]
 
     def _new_numbers(self, count: int) -> list[int]:
         """Returns numbers that no value has yet."""
         self._count += count
         return list(range(self._count - count, self._count))
 
-    def _number_of(self, atom: equations.Atom, known: dict[Var, int]) -> int:
-        """Returns the number of an operand."""
-        if equations.is_literal(atom):
-            return self._number_of_constant(atom.val)
-        return known[atom]
-
     def _number_of_constant(self, value: ArrayLike) -> int:
         """Returns the number of a constant, which equal constants share."""
         kind = (np.shape(value), getattr(value, "dtype", type(value)))
         bucket = self._constants.setdefault(kind, [])
         for other, number in bucket:
-            if jaxpr_equality.is_same_data(value, other):
+            if jaxpr_equality.is_same_value(value, other):
                 return number
         bucket.append((value, self._new_numbers(1)[0]))
         return bucket[-1][1]
 
     def _number_results(
-        self, jaxpr: Jaxpr, eqn: JaxprEqn, known: dict[Var, int]
+        self, jaxpr: Jaxpr, eqn: JaxprEqn, operands: list[int]
     ) -> list[int]:
         """Returns the numbers of an equation's results.
 
         Args:
             jaxpr: the program of the equation.
             eqn: the equation.
-            known: the numbers of the variables before it.
+            operands: the numbers of its operands.
         """
         name, count = eqn.primitive.name, len(eqn.outvars)
-        operands = [self._number_of(x, known) for x in eqn.invars]
         if name in _COPYING:
             return operands
         # Look into calls: the two values may be computed partly inside and partly
@@ -124,16 +115,17 @@ class _Numbering:
         if count > 1 and eqn.primitive in partial_eval.dce_rules:
             # A loop or branch: each result by itself, made by those parts of the body
             # and of the operands that it needs.
-            return [self._number_result(jaxpr, eqn, known, var) for var in eqn.outvars]
+            return [self._number_result(jaxpr, eqn, operands, v) for v in eqn.outvars]
         return self._find_equation(eqn, operands)
 
     def _number_result(
-        self, jaxpr: Jaxpr, eqn: JaxprEqn, known: dict[Var, int], result: Var
+        self, jaxpr: Jaxpr, eqn: JaxprEqn, operands: list[int], result: Var
     ) -> int:
         """Returns the number of one result of an equation with programs inside."""
-        inputs = dict.fromkeys(equations.variables_of(eqn.invars))
+        every = zip(eqn.invars, operands, strict=True)
+        known = {v: number for v, number in every if not equations.is_literal(v)}
         alone = jaxpr.replace(
-            constvars=[], invars=list(inputs), outvars=[result], eqns=[eqn]
+            constvars=[], invars=list(known), outvars=[result], eqns=[eqn]
         )
         part, _ = partial_eval.dce_jaxpr(alone, [True])
         places = [
@@ -143,8 +135,11 @@ class _Numbering:
             # Nobody uses the result.
             return self._new_numbers(1)[0]
         (needed, place), *_ = places
-        operands = [self._number_of(x, known) for x in needed.invars]
-        return self._find_equation(needed, operands)[place]
+        given = [
+            self._number_of_constant(x.val) if equations.is_literal(x) else known[x]
+            for x in needed.invars
+        ]
+        return self._find_equation(needed, given)[place]
 
     def _find_equation(self, eqn: JaxprEqn, operands: list[int]) -> list[int]:
         """Returns the results of an equal equation, or new ones if there is none."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import jax
 import numpy as np
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
     Atom: TypeAlias = Var | Literal
+
+_T = TypeVar("_T")
 
 
 class HasShape(Protocol):
@@ -131,6 +133,39 @@ def compute(
     return jax.core.eval_jaxpr(alone, [], *by_var.values())
 
 
+def interpret(
+    jaxpr: Jaxpr,
+    consts: Sequence[_T],
+    args: Sequence[_T],
+    follow: Callable[[JaxprEqn, list[_T]], Sequence[_T]],
+    constant: Callable[[Literal], _T],
+) -> list[_T]:
+    """Return what is found out about the outputs of a program, equation by equation.
+
+    Args:
+        jaxpr: the program.
+        consts: what is known about its constants.
+        args: what is known about its inputs.
+        follow: returns this for the results of an equation, given that of its operands.
+        constant: returns it for a constant operand.
+    """
+    known = dict(zip(jaxpr.constvars, consts, strict=True))
+    known.update(zip(jaxpr.invars, args, strict=True))
+
+    def find(atom: Atom) -> _T:
+        return constant(atom) if is_literal(atom) else known[atom]
+
+    for eqn in jaxpr.eqns:
+        found = follow(eqn, [find(v) for v in eqn.invars])
+        known.update(zip(eqn.outvars, found, strict=True))
+    return [find(v) for v in jaxpr.outvars]
+
+
+def value_of(literal: Literal) -> Any:
+    """Return the value of a constant operand."""
+    return literal.val
+
+
 def _evaluate(
     jaxpr: Jaxpr,
     consts: Sequence[jax.Array],
@@ -138,28 +173,21 @@ def _evaluate(
     with_branches: bool,
 ) -> list[jax.Array]:
     """Return the results of a program, equation by equation."""
-    env: dict[Atom, jax.Array] = dict(zip(jaxpr.constvars, consts, strict=True))
-    env.update(zip(jaxpr.invars, args, strict=True))
 
-    def read(v: Atom) -> jax.Array:
-        return v.val if is_literal(v) else env[v]
-
-    for eqn in jaxpr.eqns:
-        given = [read(v) for v in eqn.invars]
+    def follow(eqn: JaxprEqn, given: list[jax.Array]) -> list[jax.Array]:
         called = inlinable_program(eqn)
         if called is not None:
-            out = _evaluate(called.jaxpr, called.consts, given, with_branches)
-        elif with_branches and eqn.primitive.name == "cond" and not eqn.effects:
-            # Evaluate every branch and select: a branch cannot be cut, a selection can.
-            which, *rest = given
-            branches = [
-                _evaluate(b.jaxpr, b.consts, rest, True) for b in eqn.params["branches"]
-            ]
-            out = [jax.lax.select_n(which, *xs) for xs in zip(*branches, strict=True)]
-        else:
-            out = compute(jaxpr, eqn, given)
-        env.update(zip(eqn.outvars, out, strict=True))
-    return [read(v) for v in jaxpr.outvars]
+            return _evaluate(called.jaxpr, called.consts, given, with_branches)
+        if not (with_branches and eqn.primitive.name == "cond" and not eqn.effects):
+            return compute(jaxpr, eqn, given)
+        # Evaluate every branch and select: a branch cannot be cut, a selection can.
+        which, *rest = given
+        branches = [
+            _evaluate(b.jaxpr, b.consts, rest, True) for b in eqn.params["branches"]
+        ]
+        return [jax.lax.select_n(which, *xs) for xs in zip(*branches, strict=True)]
+
+    return interpret(jaxpr, consts, args, follow, value_of)
 
 
 def find_equation(jaxpr: Jaxpr, primitive: Primitive) -> JaxprEqn | None:

@@ -29,7 +29,6 @@ from unisono._src.execution import (
 )
 from unisono._src.execution.concrete_function import ConcreteFunction
 from unisono._src.foundation import ambient
-from unisono._src.foundation.public_names import publish
 from unisono._src.machines import forks
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
@@ -204,21 +203,24 @@ class Function(Generic[_P, _R_co]):
             return self._run_as_python(args, kwargs)
         if self._is_host:
             return self._run_on_host(args, kwargs)
-        mesh = self._topology or (frame.placement and frame.placement.mesh)
-        leaves: list[Any] = []
-        rest = signature.flatten(args, leaves, mesh)
-        more = signature.flatten(kwargs, leaves, mesh)
-        # Weakly, so that a function keeps no strategy alive that it was called under.
-        owner = None if frame.strategy is None else weakref.ref(frame.strategy)
-        key = ((rest, more), owner, frame.mode)
+        key, leaves, mesh = self._key_of(args, kwargs)
         result: _R_co = self._dispatch(key, leaves, mesh, args, kwargs)
         only = self._programs.find_only(key)
         usual = not (kwargs or _Mode.is_eager) and self.input_signature is None
         usual = usual and ambient.is_root()
         # With several programs for one signature the shapes decide; then the short way
         # would have to look at them.
-        self._last.found = (rest, only) if usual and only is not None else None
+        self._last.found = (key[0][0], only) if usual and only is not None else None
         return result
+
+    def _key_of(self, args: _Args, kwargs: _Kwargs) -> tuple[_Key, list[Any], _Mesh]:
+        """Return the key of a call's programs, its arrays and the devices for them."""
+        frame, leaves = ambient.current(), list[Any]()
+        mesh = self._topology or (frame.placement and frame.placement.mesh)
+        rest = tuple(signature.flatten(x, leaves, mesh) for x in (args, kwargs))
+        # Weakly, so that a function keeps no strategy alive that it was called under.
+        owner = None if frame.strategy is None else weakref.ref(frame.strategy)
+        return (rest, owner, frame.mode), leaves, mesh
 
     def _dispatch(
         self, key: _Key, leaves: list[Any], mesh: _Mesh, args: _Args, kwargs: _Kwargs
@@ -426,16 +428,9 @@ class Function(Generic[_P, _R_co]):
             EndOfSequenceError: an iterator has no element to trace the call with.
             ValueError: the function runs on the host, so it has no program.
         """
-        frame, leaves = ambient.current(), list[Any]()
-        mesh = self._topology or (frame.placement and frame.placement.mesh)
-        rest = (
-            signature.flatten(args, leaves, mesh),
-            signature.flatten(kwargs, leaves, mesh),
-        )
-        owner = None if frame.strategy is None else weakref.ref(frame.strategy)
-        feeds = host_inputs.ElementFeeds(signature.find_iterators(rest), mesh)
+        key, leaves, mesh = self._key_of(args, kwargs)
+        feeds = host_inputs.ElementFeeds(signature.find_iterators(key[0]), mesh)
         try:
-            key = (rest, owner, frame.mode)
             program = self._find_or_trace(key, leaves, mesh, feeds)
             origin = leaves, feeds.sources(), feeds.arrays_by_element()
             return program, [*leaves, *feeds.arrays], origin
@@ -732,6 +727,4 @@ def function(
     return Function(func, input_signature, max_programs=max_programs)
 
 
-publish("unisono", Function, function)
-publish("unisono.config", functions_run_eagerly, run_functions_eagerly)
 forks.refuse(Function, "__call__")

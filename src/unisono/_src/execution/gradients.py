@@ -16,10 +16,14 @@ import numpy as np
 
 from unisono._src.execution import gradient_tape
 from unisono._src.foundation import ambient
-from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import Topology
-from unisono._src.state import frames, sharded_variable, trace_versions, variables
-from unisono._src.state import rows as rows_lib
+from unisono._src.state import (
+    frames,
+    rows as rows_lib,
+    sharded_variable,
+    trace_versions,
+    variables,
+)
 from unisono._src.state.remote_state import Change
 from unisono._src.state.storage import Cell
 from unisono._src.values import array_operators
@@ -343,6 +347,3 @@ def _check_context(wanted: Sequence[Any]) -> None:
                 "defined in replica context only. Take the gradient inside the "
                 "function that you pass to strategy.run."
             )
-
-
-publish("unisono", grad, value_and_grad)

@@ -264,16 +264,10 @@ class _Search:
         self, jaxpr: Jaxpr, consts: Sequence[_Numbered], args: Sequence[_Numbered]
     ) -> list[_Numbered]:
         """Return the results of a program, and note its values."""
-        env: dict[Any, _Numbered] = dict(zip(jaxpr.constvars, consts, strict=True))
-        env.update(zip(jaxpr.invars, args, strict=True))
 
-        def read(v: equations.Atom) -> _Numbered:
-            return (v.val, None) if equations.is_literal(v) else env[v]
-
-        for eqn in jaxpr.eqns:
+        def follow(eqn: JaxprEqn, given: list[_Numbered]) -> list[_Numbered]:
             if not eqn.outvars:
-                continue  # It prints or asserts, which it has done already.
-            given = [read(v) for v in eqn.invars]
+                return []  # It prints or asserts, which it has done already.
             around = self._where, self._line
             self._where = _find_replica(eqn) or self._where
             self._line = _find_line(eqn) or self._line
@@ -286,8 +280,9 @@ class _Search:
             else:
                 out = self._compute(jaxpr, eqn, given)
             self._where, self._line = around
-            env.update(zip(eqn.outvars, out, strict=True))
-        return [read(v) for v in jaxpr.outvars]
+            return out
+
+        return equations.interpret(jaxpr, consts, args, follow, lambda v: (v.val, None))
 
     def _compute(
         self, jaxpr: Jaxpr, eqn: JaxprEqn, given: Sequence[_Numbered]

@@ -28,29 +28,44 @@ def is_same(a: ClosedProgram, b: ClosedProgram) -> bool:
     return _is_same_jaxpr(a.jaxpr, b.jaxpr) and _are_all_same(a.consts, b.consts)
 
 
-def _is_same_jaxpr(a: Jaxpr, b: Jaxpr) -> bool:
-    """Whether two programs are equal up to the names of their variables."""
-    names = _match_inputs(a, b)
-    if names is None:
+def has_same_operations(a: ClosedProgram, b: ClosedProgram) -> bool:
+    """Whether two programs do the same operations with the same values.
+
+    Shapes may differ, and so may all other parameters of the operations.
+    """
+    same = _is_same_jaxpr(a.jaxpr, b.jaxpr, has_shapes=False)
+    return same and _are_all_same(a.consts, b.consts)
+
+
+def _is_same_jaxpr(a: Jaxpr, b: Jaxpr, has_shapes: bool = True) -> bool:
+    """Whether two programs are equal up to the names of their variables.
+
+    Args:
+        a: a program.
+        b: another program.
+        has_shapes: whether shapes and parameters must be equal, too.
+    """
+    heads = [[len(j.constvars), len(j.invars), len(j.eqns)] for j in (a, b)]
+    if heads[0] != heads[1]:
         return False
+    pairs = zip([*a.constvars, *a.invars], [*b.constvars, *b.invars], strict=True)
+    names = dict(pairs)
     for x, y in zip(a.eqns, b.eqns, strict=True):
         if x.primitive is not y.primitive or len(x.outvars) != len(y.outvars):
             return False
-        if not _are_same_atoms(x.invars, y.invars, names) or not has_same_params(x, y):
+        if not _are_same_atoms(x.invars, y.invars, names, has_shapes):
+            return False
+        if has_shapes and not has_same_params(x, y):
             return False
         names.update(zip(x.outvars, y.outvars, strict=True))
-    return _are_same_atoms(a.outvars, b.outvars, names)
-
-
-def _lengths(head: tuple[Sequence[object], Sequence[object]]) -> list[int]:
-    return [len(part) for part in head]
+    return _are_same_atoms(a.outvars, b.outvars, names, has_shapes)
 
 
 def _are_same_atoms(
     a: Sequence[equations.Atom],
     b: Sequence[equations.Atom],
     names: _Names,
-    has_shapes: bool = True,
+    has_shapes: bool,
 ) -> bool:
     """Whether operands are equal; with `has_shapes`, in shape and type, too."""
     return len(a) == len(b) and all(
@@ -62,35 +77,8 @@ def _are_same_atoms(
 def _is_same_atom(x: equations.Atom, y: equations.Atom, names: _Names) -> bool:
     """Whether two operands are equal constants, or variables that correspond."""
     if equations.is_literal(x):
-        return equations.is_literal(y) and _is_same_value(x.val, y.val)
+        return equations.is_literal(y) and is_same_value(x.val, y.val)
     return names.get(x) is y
-
-
-def has_same_operations(a: ClosedProgram, b: ClosedProgram) -> bool:
-    """Whether two programs do the same operations with the same values.
-
-    Shapes may differ, and so may all other parameters of the operations.
-    """
-    x, y = a.jaxpr, b.jaxpr
-    names = _match_inputs(x, y)
-    if names is None or not _are_all_same(a.consts, b.consts):
-        return False
-    for e, f in zip(x.eqns, y.eqns, strict=True):
-        if e.primitive is not f.primitive or len(e.outvars) != len(f.outvars):
-            return False
-        if not _are_same_atoms(e.invars, f.invars, names, has_shapes=False):
-            return False
-        names.update(zip(e.outvars, f.outvars, strict=True))
-    return _are_same_atoms(x.outvars, y.outvars, names, has_shapes=False)
-
-
-def _match_inputs(a: Jaxpr, b: Jaxpr) -> _Names | None:
-    """Return the inputs of one program by those of another; None if they do not fit."""
-    heads = [(j.constvars, j.invars) for j in (a, b)]
-    if len(a.eqns) != len(b.eqns) or _lengths(heads[0]) != _lengths(heads[1]):
-        return None
-    pairs = zip([*a.constvars, *a.invars], [*b.constvars, *b.invars], strict=True)
-    return dict(pairs)
 
 
 def has_same_params(x: JaxprEqn, y: JaxprEqn) -> bool:
@@ -98,22 +86,17 @@ def has_same_params(x: JaxprEqn, y: JaxprEqn) -> bool:
     if x.params.keys() != y.params.keys():
         return False
     return all(
-        _is_same_value(value, y.params[key])
+        is_same_value(value, y.params[key])
         for key, value in x.params.items()
         if not key.endswith(_MADE_ANEW)
     )
 
 
-def is_same_data(a: object, b: Any) -> bool:
-    """Whether two constants, or lists of them, are equal."""
-    return _are_all_same(a, b) if isinstance(a, (list, tuple)) else _is_same_value(a, b)
-
-
 def _are_all_same(a: Sequence[object], b: Sequence[object]) -> bool:
-    return len(a) == len(b) and all(map(_is_same_value, a, b))
+    return len(a) == len(b) and all(map(is_same_value, a, b))
 
 
-def _is_same_value(x: Any, y: Any) -> bool:
+def is_same_value(x: Any, y: Any) -> bool:
     """Whether two parameters or constants are equal, as far as that can be told."""
     if x is y:
         return True

@@ -8,6 +8,7 @@ state stays right, and the same code runs eagerly and inside a program being tra
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import operator
 import sys
@@ -24,7 +25,7 @@ from unisono._src.values import jax_tapes, ports
 
 if TYPE_CHECKING:
     # Loaded on first use: programs that never run in lockstep do not need it.
-    from greenlet import greenlet
+    from greenlet import greenlet as Greenlet
 
 _eager = trace_versions.EAGER
 _log = logging.getLogger("unisono")
@@ -56,6 +57,7 @@ def _find_changes(before: Sequence[Any], after: Sequence[Any]) -> _Changes:
 
 
 @final
+@dataclasses.dataclass(eq=False)
 class _Replica:
     """A replica and its surroundings, kept between its turns.
 
@@ -72,23 +74,16 @@ class _Replica:
         result: what its function returned.
     """
 
-    def __init__(
-        self,
-        frame: ambient.Frame,
-        port: ports.LockstepPort,
-        settings: tuple[Any, ...],
-        greenlet: greenlet,
-    ) -> None:
-        self.frame = frame
-        self.port = port
-        self.settings = settings
-        self.enter: _Changes = []
-        self.leave: _Changes = []
-        self.names = _NAMES.context
-        self.locals: library_hooks.ThreadLocals | None = None
-        self.greenlet = greenlet
-        self.request: Any = None
-        self.result: Any = None
+    frame: ambient.Frame
+    port: ports.LockstepPort
+    settings: tuple[Any, ...]
+    greenlet: Greenlet
+    enter: _Changes = dataclasses.field(default_factory=list)
+    leave: _Changes = dataclasses.field(default_factory=list)
+    names: Any = dataclasses.field(default_factory=lambda: _NAMES.context)
+    locals: library_hooks.ThreadLocals | None = None
+    request: Any = None
+    result: Any = None
 
 
 @final

@@ -84,16 +84,12 @@ def group_replica_values(tree: object, port: ports.SpmdPort) -> Any:
             return container
         if isinstance(x, (distributed.DistributedValues, ArrayOperators)):
             return x
-        if not _has_local_array(x, port):
-            return x
-        return distributed.PerReplica.from_local(x, port.replicas)
+        # Some array of it may differ between replicas.
+        if any(not port.is_shared(a) for a in jax.tree.leaves(x)):
+            return distributed.PerReplica.from_local(x, port.replicas)
+        return x
 
     return nest.map_structure(leaf, tree)
-
-
-def _has_local_array(x: object, port: ports.SpmdPort) -> bool:
-    """Whether some array of `x` may differ between replicas."""
-    return any(not port.is_shared(leaf) for leaf in jax.tree.leaves(x))
 
 
 def own_parts(tree: object) -> Any:

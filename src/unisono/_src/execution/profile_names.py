@@ -88,6 +88,11 @@ def watch(program: Any) -> None:
         program.call = AnnotatedCall(program.name, program.call)
 
 
+def is_recording() -> bool:
+    """Whether this process records a profile; JAX allows one at a time."""
+    return _ProfileState.is_on
+
+
 def start() -> None:
     """Record the calls of all programs from now on, counted from zero."""
     _ProfileState.is_on = True

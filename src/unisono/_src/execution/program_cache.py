@@ -180,7 +180,7 @@ class ProgramCache:
         """Return the program of a signature for these arrays, if there is one."""
         known = self._programs.get(key, ())
         shapes = traced_function.aval_key(leaves) if known else None
-        program = next((p for p in known if p.traces.has(shapes)), None)
+        program = next((p for p in known if shapes in p.traces), None)
         if program is not None and self.limit.count is not None:
             self.limit.use(program)
         return program
@@ -210,7 +210,7 @@ class ProgramCache:
         if program is None:
             program = programs.Program(found)
             known.append(program)
-        program.traces.add(shapes, found)
+        program.traces[shapes] = found
         if is_limited:
             self.limit.add(program, self, key)
         return program

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import types
 from collections.abc import Sequence
 from typing import Protocol, final
 
@@ -29,16 +30,6 @@ class HasArray(Protocol):
     """An object that has the array of an input or output."""
 
     array: jax.Array
-
-
-@final
-class _CapturedArray:
-    """An array that a program captures and takes as an input, like that of a cell."""
-
-    __slots__ = ("array",)
-
-    def __init__(self, array: jax.Array) -> None:
-        self.array = array
 
 
 @final
@@ -72,7 +63,8 @@ class ProgramCells:
         together = first.needs_all_workers
         self.ledger = watchdog.find_ledger(first.mesh) if together else None
         more: list[HasArray] = [] if self.ledger is None else [self.ledger]
-        spread = map(_CapturedArray, first.constants.spread)
+        # Arrays that the program captures are inputs, like those of cells.
+        spread = [types.SimpleNamespace(array=x) for x in first.constants.spread]
         self.inputs: list[HasArray] = [*self.kept, *spread, *more]
         self.stored: list[HasArray] = [*self.written, *more]
         self.must_place = any(self._is_elsewhere(c) for c in first.read)

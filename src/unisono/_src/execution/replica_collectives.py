@@ -18,6 +18,7 @@ from unisono._src.values import (
     distributed,
     gradient_packing,
     indexed_slices,
+    jax_tapes,
     ports,
 )
 from unisono._src.values.array_operators import operand
@@ -71,7 +72,7 @@ def _reduce_leaf(port: ports.Port, op: ReduceOp, x: Any) -> Any:
     """Reduce one leaf over the replicas."""
     x = operand(x)
     if port.replicas == 1:
-        return x
+        return jax_tapes.renew(x) if isinstance(x, jax.Array) else x
     if not isinstance(port, ports.LockstepPort):
         return collectives.reduce_local(op, x, port.replicas)
     if indexed_slices.is_tree(x):
@@ -168,7 +169,7 @@ def _gather_leaf(port: ports.Port, axis: int, x: Any) -> Any:
         )
     if port.replicas == 1:
         collectives.check_gather(jnp.shape(x), axis)
-        return x
+        return jax_tapes.renew(x) if isinstance(x, jax.Array) else x
     if not isinstance(port, ports.LockstepPort):
         return collectives.gather_local(x, axis)
     devices = _result_devices()

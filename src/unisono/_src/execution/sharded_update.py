@@ -43,6 +43,7 @@ _log = logging.getLogger("unisono")
 # equal, so that a part of it is as good as the whole.
 SAME, EVEN = "same", "even"
 Mark = int | str
+_Marked = tuple[Mark, jax.Array]
 
 
 class NotByParts(errors.Signal):
@@ -182,7 +183,6 @@ class _Walk:
     def __init__(self, pair: _Pair, act: _Act) -> None:
         self._whole, self._part = pair
         self._act = act
-        self._known: dict[equations.Atom, tuple[Mark, jax.Array]] = {}
 
     def run(
         self, marks: Sequence[Mark], values: Sequence[jax.Array]
@@ -196,33 +196,28 @@ class _Walk:
         Raises:
             NotByParts: the parts would get other numbers than the whole arrays.
         """
-        whole, part = self._whole.jaxpr, self._part.jaxpr
         if not jaxpr_equality.has_same_operations(self._whole, self._part):
             raise NotByParts("Operations or constants depend on the shapes of arrays.")
-        for var, constant in zip(part.constvars, self._part.consts, strict=True):
-            self._known[var] = SAME, constant
-        given = zip(marks, values, strict=True)
-        self._known.update(zip(part.invars, given, strict=True))
-        for of_whole, of_part in zip(whole.eqns, part.eqns, strict=True):
-            self._follow_equation(of_whole, of_part)
-        found = [self._look_up(v) for v in part.outvars]
+        rest = iter(self._whole.jaxpr.eqns)
+        found = equations.interpret(
+            self._part.jaxpr,
+            [(SAME, x) for x in self._part.consts],
+            list(zip(marks, values, strict=True)),
+            lambda eqn, given: self._follow_equation(next(rest), eqn, given),
+            lambda v: (SAME if equations.aval_of(v).shape else EVEN, v.val),
+        )
         return [m for m, _ in found], [x for _, x in found]
 
-    def _look_up(self, atom: equations.Atom) -> tuple[Mark, jax.Array]:
-        """Return the mark and value of an operand."""
-        if not equations.is_literal(atom):
-            return self._known[atom]
-        return (SAME if equations.aval_of(atom).shape else EVEN), atom.val
-
-    def _follow_equation(self, whole: JaxprEqn, part: JaxprEqn) -> None:
-        """Note the marks and values of an equation's results."""
-        found = [self._look_up(v) for v in part.invars]
+    def _follow_equation(
+        self, whole: JaxprEqn, part: JaxprEqn, given: list[_Marked]
+    ) -> list[_Marked]:
+        """Return the marks and values of an equation's results."""
         # A scalar has one element, so a part of it is the whole.
         marks = [
             EVEN if m == SAME and not equations.aval_of(v).shape else m
-            for (m, _), v in zip(found, part.invars, strict=True)
+            for (m, _), v in zip(given, part.invars, strict=True)
         ]
-        values = [x for _, x in found]
+        values = [x for _, x in given]
         name = part.primitive.name
         if name in equations.CALLS:
             pair = _inner_program(whole), _inner_program(part)
@@ -235,7 +230,7 @@ class _Walk:
             # Each replica has reduced its part; the collective continues over all.
             if self._act is equations.compute and self._is_over_cut(part, marks):
                 new = [_REDUCTIONS[name](x, AXIS) for x in new]
-        self._known.update(zip(part.outvars, zip(out, new, strict=True), strict=True))
+        return list(zip(out, new, strict=True))
 
     def _run_cond(
         self,

@@ -33,29 +33,11 @@ from unisono._src.foundation import jax_internals, jax_types, nest, wide_numbers
 from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames, reading, variables
+from unisono._src.state.variable_identity import Reference
 from unisono._src.values import collectives, distributed, jax_tapes
 from unisono._src.values.array_operators import ArrayOperators, operand
 
 _ArrayImpl = jax_internals.ArrayImpl
-
-
-@final
-class Identity:
-    """A hashable stand-in for an object that is equal only to itself.
-
-    It keeps the object alive, so that no other object gets the same identity.
-    """
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: object) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Identity) and other.value is self.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
 
 
 @final
@@ -133,7 +115,7 @@ _VALUES: Any = (enum.Enum, type, np.dtype, range, TensorShape, *_SCALARS)
 # The structure of a value that is one array.
 _LEAF = jax.tree.structure(0)
 # In a key, 0.0 would be equal to -0.0, and NaN would not be equal to itself.
-_ZERO, _NEGATIVE_ZERO, _NAN = (Identity(x) for x in (0.0, -0.0, math.nan))
+_ZERO, _NEGATIVE_ZERO, _NAN = (Reference(x) for x in (0.0, -0.0, math.nan))
 
 
 def flatten(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
@@ -227,7 +209,7 @@ def _flatten_other(x: object, leaves: list[Any], topology: Topology | None) -> A
         leaves.extend(flat)
         return ("m", x.count, treedef)
     if isinstance(x, ArrayOperators):
-        return ("s", type(x), Identity(x))
+        return ("s", type(x), Reference(x))
     # A `HostIterator`, whose module imports this one.
     if hasattr(x, "put_back"):
         return ("s", Source, Source(x))
@@ -239,7 +221,7 @@ def _flatten_other(x: object, leaves: list[Any], topology: Topology | None) -> A
         flat, treedef = jax.tree.flatten(x)
         return ("x", treedef, tuple(flatten(c, leaves, topology) for c in flat))
     is_value = isinstance(x, _VALUES)
-    return ("s", type(x), x if is_value else Identity(x))
+    return ("s", type(x), x if is_value else Reference(x))
 
 
 def without_self(method: Callable[..., Any]) -> inspect.Signature:
@@ -312,7 +294,7 @@ def rebuild(rest: Any, leaves: Any) -> Any:
     if tag == "a":
         return next(leaves)
     if tag == "s":
-        return rest[2].value if isinstance(rest[2], Identity) else rest[2]
+        return rest[2].deref() if isinstance(rest[2], Reference) else rest[2]
     if tag in ("t", "l"):
         parts = [rebuild(r, leaves) for r in rest[1]]
         return tuple(parts) if tag == "t" else parts

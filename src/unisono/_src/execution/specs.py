@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from unisono._src.foundation.public_names import publish
 from unisono._src.foundation.tensor_shape import ShapeLike, TensorShape
 
 # Names of the element type of text, whose arrays hold `bytes` objects.
@@ -265,7 +264,3 @@ def _element_type(given: DTypeLike | str | type[str] | type[bytes] | None) -> np
         return np.dtype(np.float32)
     found = np.dtype(object if given in _TEXT else given)
     return np.dtype(object) if found.kind in "SU" else found
-
-
-publish("unisono", TensorSpec, TypeSpec)
-publish("unisono.data", DatasetSpec)

@@ -70,8 +70,8 @@ class _ResultSlot:
 
 
 @final
-class _MergedSlot:
-    """Stands in a result for a value that a `merge_call` returned to all replicas.
+class _Slot:
+    """Stands in arguments for a per-replica value, or in a result for a merged one.
 
     Args:
         index: its position among those values.
@@ -242,18 +242,6 @@ def _check_replicated(seen: _ReplicaTrace) -> None:
             raise errors.diverging_copies_error(cell.name, cell.origin)
 
 
-@final
-class _ArgumentSlot:
-    """Stands in the arguments for a per-replica value.
-
-    Args:
-        index: its position among those values.
-    """
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-
-
 def _take_out_values(tree: object, topology: Topology) -> tuple[list[Any], Any]:
     """Return the per-replica values of arguments, and the arguments with slots."""
     found: list[Any] = []
@@ -264,19 +252,13 @@ def _take_out_values(tree: object, topology: Topology) -> tuple[list[Any], Any]:
             return x.whole
         if not isinstance(x, distributed.PerReplica):
             return x
-        if x.count != topology.replicas:
-            # TensorFlow's type: it looks the replica up in a tuple that is too short.
-            raise IndexError(
-                str(
-                    errors.replica_count_error("PerReplica", x.count, topology.replicas)
-                )
-            )
+        distributed.check_count(x, topology.replicas)
         # One number for all stays a Python number, which `if` and `range` can use. With
         # other workers it is not known here whether they have the same one.
         if x.local is None and not topology.is_spread and _is_one_number(x):
             return x.values[0]
         found.append(x.stacked(topology))
-        return _ArgumentSlot(len(found) - 1)
+        return _Slot(len(found) - 1)
 
     return found, nest.map_leaves(leaf, tree, StandsForArray)
 
@@ -294,7 +276,7 @@ def _is_one_number(x: distributed.PerReplica) -> bool:
 def _fill_slots(skeleton: object, own: Sequence[Any]) -> Any:
     """Return arguments with the replica's own values in their slots."""
     return nest.map_leaves(
-        lambda x: own[x.index] if isinstance(x, _ArgumentSlot) else x,
+        lambda x: own[x.index] if isinstance(x, _Slot) else x,
         skeleton,
         StandsForArray,
     )
@@ -309,7 +291,7 @@ def _flatten_result(
     def leaf(x: Any) -> Any:
         if port.is_merged(x):
             seen.shared.append(x)
-            return _MergedSlot(len(seen.shared) - 1)
+            return _Slot(len(seen.shared) - 1)
         if not isinstance(x, distributed.PerReplica) or x.local is None:
             return x
         flat, treedef = jax.tree.flatten(x.local)
@@ -365,7 +347,7 @@ def _rebuild_result(
     given = iter(arrays)
 
     def leaf(x: Any) -> Any:
-        if isinstance(x, _MergedSlot):
+        if isinstance(x, _Slot):
             return shared[x.index]
         if not isinstance(x, _ResultSlot):
             return x

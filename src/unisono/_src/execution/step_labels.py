@@ -58,8 +58,7 @@ class StepLabels:
     def make_number(self, text: str) -> jax.Array:
         """Return a number that stands for a text, on the devices of the program."""
         number: Any = np.uint32(zlib.crc32(text.encode()))
-        found: jax.Array = number if self._mesh is None else self._mesh.spread(number)
-        return found
+        return number if self._mesh is None else self._mesh.spread(number)
 
     def add(
         self, leaves: Sequence[equations.HasShape], found: TracedFunction, digest: str

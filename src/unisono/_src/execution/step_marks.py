@@ -27,7 +27,7 @@ from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.values import gradient_packing
 
 if TYPE_CHECKING:
-    from jax.extend.core import Jaxpr, JaxprEqn, Var
+    from jax.extend.core import Jaxpr, JaxprEqn
 
 # A larger array is not copied to send the marks with it; they go by themselves.
 _LARGEST_COPY = 1 << 20
@@ -351,26 +351,14 @@ def _evaluate_around(
     Returns:
         The program's results, and what else `compute` has returned.
     """
-    known = dict(zip(jaxpr.constvars, consts, strict=True))
-    known.update(zip(jaxpr.invars, args, strict=True))
+    more: list[jax.Array] = []
 
-    def run(eqns: list[JaxprEqn], wanted: list[Var]) -> dict[Var, jax.Array]:
-        part = jaxpr.replace(
-            constvars=[], invars=list(known), outvars=list(wanted), eqns=eqns
-        )
-        made = jax.core.eval_jaxpr(part, [], *known.values())
-        return dict(zip(wanted, made, strict=True))
+    def follow(eqn: JaxprEqn, given: list[jax.Array]) -> list[jax.Array]:
+        if eqn is not jaxpr.eqns[at]:
+            return equations.compute(jaxpr, eqn, given)
+        results, found = compute(eqn, given)
+        more.append(found)
+        return results
 
-    def variables(atoms: Sequence[equations.Atom]) -> list[Var]:
-        return list(dict.fromkeys(equations.variables_of(atoms)))
-
-    before, equation, after = jaxpr.eqns[:at], jaxpr.eqns[at], jaxpr.eqns[at + 1 :]
-    made = {v for e in before for v in e.outvars}
-    later = [*equation.invars, *(v for e in after for v in e.invars), *jaxpr.outvars]
-    known |= run(before, [v for v in variables(later) if v in made])
-    given = [a.val if equations.is_literal(a) else known[a] for a in equation.invars]
-    results, more = compute(equation, given)
-    known |= zip(equation.outvars, results, strict=True)
-    known |= run(after, variables(jaxpr.outvars))
-    out = [a.val if equations.is_literal(a) else known[a] for a in jaxpr.outvars]
-    return out, more
+    out = equations.interpret(jaxpr, consts, args, follow, equations.value_of)
+    return out, more[0]

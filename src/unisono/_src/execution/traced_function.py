@@ -91,8 +91,7 @@ class TracedFunction:
     def home(self) -> Sharding | None:
         """The sharding of its arrays that are not split by replica; None for any."""
         if self.mesh is not None:
-            common: Sharding = self.mesh.replicated_sharding
-            return common
+            return self.mesh.replicated_sharding
         cells = [*self.read, *self.written]
         return next((c.sharding for c in cells if c.sharding is not None), None)
 
@@ -133,24 +132,13 @@ def aval_key(leaves: Sequence[ArrayLike]) -> tuple[Any, Any]:
 
 
 @final
-class TracesByShape:
+class TracesByShape(dict[object, TracedFunction]):
     """The traces that one program serves, by shapes and settings (see `aval_key`)."""
-
-    def __init__(self) -> None:
-        self._known: dict[object, TracedFunction] = {}
-
-    def add(self, key: object, found: TracedFunction) -> None:
-        """Add a trace, so that the program serves calls with the shapes in `key`."""
-        self._known[key] = found
-
-    def has(self, key: object) -> bool:
-        """Whether the program was traced for the shapes in `key`."""
-        return key in self._known
 
     def find_known(self, leaves: Sequence[ArrayLike]) -> TracedFunction:
         """Return the trace for arguments that the program is known to serve."""
-        if len(self._known) == 1:
-            return next(iter(self._known.values()))
+        if len(self) == 1:
+            return next(iter(self.values()))
         return self.find_for(leaves)
 
     def find_for(self, leaves: Sequence[ArrayLike]) -> TracedFunction:
@@ -159,7 +147,7 @@ class TracesByShape:
         Raises:
             NeedsRetrace: there is none.
         """
-        found = self._known.get(aval_key(leaves))
+        found = self.get(aval_key(leaves))
         if found is None:
             raise NeedsRetrace
         return found

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from unisono._src.execution.signature import Identity
 from unisono._src.foundation import nest
+from unisono._src.state.variable_identity import Reference
 
 _R = TypeVar("_R")
 
@@ -77,6 +77,6 @@ def give_copies(fn: Callable[..., _R]) -> Callable[..., _R]:
 def _picture(x: object) -> Any:
     """Return the layout and the leaves of a structure as they are now."""
     if not nest.is_nested(x):
-        return Identity(x)
+        return Reference(x)
     keys = nest.keys(x) if isinstance(x, Mapping) else None
     return keys, [_picture(child) for child in nest.children(x)]

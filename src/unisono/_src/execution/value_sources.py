@@ -57,17 +57,8 @@ class SourceWalk(abc.ABC):
             constants: the sources of each constant; none by default, because a constant
                 is part of the one program that all run.
         """
-        known: dict[equations.Atom, int] = dict.fromkeys(jaxpr.constvars, 0)
-        known.update(zip(jaxpr.constvars, constants, strict=False))
-        known.update(zip(jaxpr.invars, inputs, strict=True))
-
-        def find(atom: equations.Atom) -> int:
-            return 0 if equations.is_literal(atom) else known[atom]
-
-        for eqn in jaxpr.eqns:
-            given = [find(v) for v in eqn.invars]
-            known.update(zip(eqn.outvars, self._follow(eqn, given), strict=True))
-        return [find(v) for v in jaxpr.outvars]
+        consts = constants or [0] * len(jaxpr.constvars)
+        return equations.interpret(jaxpr, consts, inputs, self._follow, lambda _: 0)
 
     @abc.abstractmethod
     def _follow_other(self, eqn: JaxprEqn, given: list[int]) -> list[int]:

@@ -7,6 +7,7 @@ scope are followed by gradient tapes.
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -21,8 +22,29 @@ from unisono._src.state.storage import Policy
 from unisono._src.values import collectives, jax_tapes, jax_traces
 
 T = TypeVar("T")
+_Held = TypeVar("_Held", bound=library_hooks.LibraryVariable)
 # The first value of a variable, or a function that returns it.
 Initial = jax.Array | Callable[[], jax.Array]
+
+
+# The object for each variable, by the variable's id, so that a variable that two paths
+# lead to is saved once. An entry holds its variable, so its id cannot be given away.
+_held: weakref.WeakValueDictionary[int, library_hooks.LibraryVariable] = (
+    weakref.WeakValueDictionary()
+)
+
+
+def hold(kind: type[_Held], variable: object) -> _Held:
+    """Return the object that stands for a variable; the same one while it is used.
+
+    Args:
+        kind: the class of such objects, which keep the variable alive.
+        variable: the variable of a library.
+    """
+    found = _held.get(id(variable))
+    if not isinstance(found, kind):
+        found = _held[id(variable)] = kind(variable)
+    return found
 
 
 def make(value: Initial, **options: Any) -> variables.Variable:

@@ -3,8 +3,6 @@
 All paths are without ``tf.keras.``. Keras itself is not imported here.
 """
 
-from __future__ import annotations
-
 _OWN = "unisono._src.integrations.keras"
 
 # Names that are unisono's own: the module that defines each of them.
@@ -14,9 +12,13 @@ OWN = {
     "losses.Reduction": f"{_OWN}.former_names",
     "models.load_model": f"{_OWN}.former_names",
     "models.save_model": f"{_OWN}.former_names",
+    "preprocessing.image_dataset_from_directory": f"{_OWN}.image_directories",
+    "preprocessing.text_dataset_from_directory": f"{_OWN}.directories",
     "saving.load_model": f"{_OWN}.former_names",
     "saving.save_model": f"{_OWN}.former_names",
     "utils.experimental.DatasetCreator": f"{_OWN}.dataset_creator",
+    "utils.image_dataset_from_directory": f"{_OWN}.image_directories",
+    "utils.text_dataset_from_directory": f"{_OWN}.directories",
 }
 
 # Namespaces of TensorFlow whose names Keras 3 has elsewhere.
@@ -44,8 +46,14 @@ OPERATIONS = frozenset(
 
 _STRINGS = (
     "Keras computes it with TensorFlow, because JAX has no strings. Look words up in "
-    "the input pipeline: dataset.map(lambda word: numbers[word]), where numbers is a "
-    "dict."
+    "the input pipeline: dataset.map(lambda text: table.lookup(unisono.strings.split("
+    "unisono.strings.lower(text)))), where table is a unisono.lookup.StaticHashTable "
+    "or StaticVocabularyTable of the words."
+)
+_INTEGERS = (
+    "Keras computes it with TensorFlow. Look numbers up in the input pipeline: "
+    "dataset.map(table.lookup), where table is a unisono.lookup.StaticHashTable of the "
+    "numbers."
 )
 
 _PHASE = "Pass training=True or False when you call the model."
@@ -72,6 +80,7 @@ TOLD = {
     "unisono.train.latest_checkpoint.",
     "experimental.WideDeepModel": "Build both parts with layers, and add them.",
     "layers.DenseFeatures": "Use layers.Normalization, Discretization and Embedding.",
+    "layers.IntegerLookup": _INTEGERS,
     "layers.StringLookup": _STRINGS,
     "layers.TextVectorization": _STRINGS,
     "premade": "Build the model with layers.",
@@ -79,4 +88,6 @@ TOLD = {
 }  # fmt: skip
 
 # Those of the names above that work as soon as TensorFlow is installed.
-NEEDS_TENSORFLOW = frozenset({"layers.StringLookup", "layers.TextVectorization"})
+NEEDS_TENSORFLOW = frozenset(
+    {"layers.IntegerLookup", "layers.StringLookup", "layers.TextVectorization"}
+)

@@ -12,7 +12,6 @@ from typing import Any, final
 import jax
 
 from unisono._src.foundation import cpu_threads, jax_internals, whole_numbers
-from unisono._src.foundation.public_names import publish
 from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 
 _NUMBER = re.compile(r"[0-9]{1,5}")
@@ -351,6 +350,3 @@ def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
         return []
     names = [_name_of(d) for d in found]
     return [LogicalDevice(f"/device:{n.kind}:{n.index}", n.kind) for n in names]
-
-
-publish("unisono.config", LogicalDevice, set_virtual_devices)

@@ -23,7 +23,6 @@ from typing import Any, ParamSpec, TypeVar
 
 from unisono._src.cluster.resolvers.base import ClusterResolver
 from unisono._src.foundation import errors, jax_internals, options
-from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint.checkpoint import Checkpoint
 from unisono._src.saving.checkpoint.manager import CheckpointManager
 from unisono._src.workers import process_group, worker_notes
@@ -499,8 +498,3 @@ def _check_group(resolver: Any) -> process_group.ProcessGroup:
             "cluster."
         )
     return group
-
-
-publish(
-    "unisono.distribute.experimental", PreemptionCheckpointHandler, TerminationConfig
-)

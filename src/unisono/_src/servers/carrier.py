@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 from unisono._src.cluster.cluster_tasks import ClusterSpec
 from unisono._src.foundation import errors
-from unisono._src.foundation.public_names import publish
 
 _log = logging.getLogger("unisono")
 
@@ -144,6 +143,3 @@ def wait(call: Future[_R], kind: str, index: int, what: str) -> _R:
             kind,
             index,
         ) from None
-
-
-publish("unisono.distribute.coordinator", Carrier, Handle)

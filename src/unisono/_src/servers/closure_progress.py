@@ -8,7 +8,6 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, final
 
-from unisono._src.foundation.public_names import publish
 from unisono._src.servers import parameter_server
 from unisono._src.servers.cluster_coordinator import ClusterCoordinator
 from unisono._src.training import progress
@@ -195,6 +194,3 @@ class _ClosureMeter:
 
 def _format_rate(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
-
-
-publish("unisono.train", ClosureProgress)

@@ -30,7 +30,7 @@ from unisono._src.servers.messages import (
 from unisono._src.servers.remote_value import ScheduledValue
 from unisono._src.state import frames, remote_state
 from unisono._src.state.storage import Cell
-from unisono._src.values import exported
+from unisono._src.values import collectives, exported
 
 if TYPE_CHECKING:
     from jax.extend.core import JaxprEqn, Literal, Var
@@ -137,7 +137,7 @@ def _struct(aval: jax.core.ShapedArray) -> jax.ShapeDtypeStruct:
 
 def _key_implementation(cell: Cell) -> str | None:
     """Returns the implementation of a cell's random keys; None for numbers."""
-    if not random_keys.is_key(cell):
+    if not collectives.is_key(cell):
         return None
     if cell.home is None:
         return str(jax.random.key_impl(frames.EAGER.whole(cell)))
@@ -194,19 +194,13 @@ def _list_effects(
         # gives.
         operands = tuple(range(position, position + len(change.operands)))
         position += len(operands)
-        keys = remote_state.keys_of(change.cells)
-        reads = remote_state.keys_of(change.reads)
         name = ""
         if change.program is not None:
             data = server_group.export_change(change)
             name = exported.digest(data)
             updates += [(s, name, data) for s in change.servers]
-        effects += [
-            Effect(
-                s, change.kind, keys, operands, name, reads, change.sparse, change.rows
-            )
-            for s in change.servers
-        ]
+        operation = server_group.describe_change(change, (), name)
+        effects += [Effect(s, operation, operands) for s in change.servers]
     return tuple(effects), tuple(updates), position
 
 
@@ -320,41 +314,32 @@ class NumberedInput(Protocol):
 
 
 @final
+@dataclasses.dataclass(eq=False)
 class Closure:
     """One scheduled call of a function.
 
-    Args:
+    Attributes:
         function: its program.
         arguments: the arrays of its arguments.
         sources: the iterators that its elements come from. It keeps them: workers let
             their own go when nobody has these.
         number: tells closures apart if its changes must be made only once; else None.
         retrace: returns the function for elements of other shapes.
-        remote: receives the result. If the caller has let go of it by then, the result
-            is dropped.
+        remote: finds what receives the result. If the caller has let go of it by then,
+            the result is dropped.
     """
 
-    def __init__(
-        self,
-        function: ExportedFunction,
-        arguments: Sequence[np.ndarray],
-        sources: Sequence[NumberedInput],
-        number: int | None,
-        retrace: Callable[[tuple[ArrayShapes, ...]], ExportedFunction],
-        remote: ScheduledValue[Any],
-    ) -> None:
-        self.function = function
-        self.arguments = arguments
-        self._sources = sources
-        self.number = number
-        self.retrace = retrace
-        # Weak: nobody needs a result whose handle the caller has dropped.
-        self._remote = weakref.ref(remote)
+    function: ExportedFunction
+    arguments: Sequence[np.ndarray]
+    sources: Sequence[NumberedInput]
+    number: int | None
+    retrace: Callable[[tuple[ArrayShapes, ...]], ExportedFunction]
+    remote: weakref.ref[ScheduledValue[Any]]
 
     @property
     def feeds(self) -> list[int]:
         """The workers' resources that its elements come from, in order."""
-        return [source.number for source in self._sources]
+        return [source.number for source in self.sources]
 
     @property
     def name(self) -> str:
@@ -363,13 +348,13 @@ class Closure:
 
     def succeed(self, arrays: Sequence[np.ndarray]) -> None:
         """Gives the caller's handle the result of the call."""
-        remote = self._remote()
+        remote = self.remote()
         if remote is not None:
             remote.succeed(signature.rebuild(self.function.outputs, iter(arrays)))
 
     def fail(self, error: BaseException) -> None:
         """Sets the error that `fetch` raises."""
-        remote = self._remote()
+        remote = self.remote()
         if remote is not None:
             remote.fail(error)
 

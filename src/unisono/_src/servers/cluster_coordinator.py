@@ -21,7 +21,6 @@ from unisono._src.execution import (
 )
 from unisono._src.execution.traced_function import TracedFunction
 from unisono._src.foundation import ambient, nest
-from unisono._src.foundation.public_names import publish
 from unisono._src.input.plan import elements
 from unisono._src.servers import (
     closures,
@@ -194,7 +193,8 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         exported, leaves, plan = self._export(trace, None)
         number = next(self._numbers) if is_once else None
         arrays = [np.asarray(x) for x in leaves]
-        return closures.Closure(exported, arrays, plan, number, retrace, remote)
+        receiver = weakref.ref(remote)
+        return closures.Closure(exported, arrays, plan, number, retrace, receiver)
 
     def _export(
         self, trace: _Trace, shapes: tuple[ArrayShapes, ...] | None
@@ -410,11 +410,3 @@ def cache_variable_reads() -> Iterator[None]:
         raise ValueError("cache_variable_reads scope cannot be nested")
     with ambient.push_servers(reads={}):
         yield
-
-
-publish(
-    "unisono.distribute.coordinator",
-    ClusterCoordinator,
-    cache_variable_reads,
-    experimental_get_current_worker_index,
-)

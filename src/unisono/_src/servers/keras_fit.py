@@ -163,7 +163,7 @@ def _find_dataset(x: Any, y: Any, batch_size: int | None, strategy: Any) -> Any:
         found: Any = worker_data.WorkerFunction(x, strategy.num_replicas_in_sync)
     elif isinstance(x, _WORKER_DATA) or elements.is_dataset(x):
         found = x
-    elif arrays and all(map(_is_array, arrays)):
+    elif arrays and all(isinstance(a, (np.ndarray, jax.Array)) for a in arrays):
         given = nest.map_structure(np.asarray, given)
         data = dataset_module.Dataset.from_tensor_slices(given)
         # Every worker reads all examples, in an order of its own, for ever.
@@ -177,10 +177,6 @@ def _find_dataset(x: Any, y: Any, batch_size: int | None, strategy: Any) -> Any:
     if y is not None or batch_size is not None:
         raise ValueError("y and batch_size are for arrays only; a dataset has its own.")
     return found
-
-
-def _is_array(x: Any) -> bool:
-    return isinstance(x, (np.ndarray, jax.Array))
 
 
 def _check(steps: int | None, others: dict[str, Any]) -> None:

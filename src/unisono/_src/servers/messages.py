@@ -71,23 +71,13 @@ class Effect(NamedTuple):
 
     Attributes:
         server: the server that carries it out.
-        kind: see `Operation`.
-        keys: see `Operation`.
+        operation: the operation, without operands.
         operands: the places of its operands among those that the program computes.
-        program: see `Operation`.
-        reads: see `Operation`.
-        sparse: see `Operation`.
-        rows: see `Operation`.
     """
 
     server: int
-    kind: str
-    keys: tuple[str, ...]
+    operation: Operation
     operands: tuple[int, ...]
-    program: str = ""
-    reads: tuple[str, ...] = ()
-    sparse: tuple[tuple[int, int, int], ...] = ()
-    rows: tuple[tuple[int, int], ...] = ()
 
 
 @final

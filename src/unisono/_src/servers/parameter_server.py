@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, final
 from unisono._src.cluster.cluster_tasks import ClusterSpec
 from unisono._src.execution import function
 from unisono._src.foundation import ambient
-from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import Topology
 from unisono._src.servers import partitioners, placed_variables
 from unisono._src.servers.carrier import Carrier
@@ -383,6 +382,3 @@ def _find_carrier(given: str | Carrier | None) -> Carrier:
             f"{given!r}."
         )
     return _CARRIERS[given]()
-
-
-publish("unisono.distribute", ParameterServerStrategy)

@@ -14,7 +14,6 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
 from unisono._src.foundation import jax_types
-from unisono._src.foundation.public_names import publish
 from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.state.sharded_variable import ShardedVariable
 from unisono._src.state.variables import Variable
@@ -311,12 +310,3 @@ def _call_for_whole(
             shape,
         )
     return jnp.asarray(operand(given()))
-
-
-publish(
-    "unisono.distribute.experimental.partitioners",
-    FixedShardsPartitioner,
-    MaxSizePartitioner,
-    MinSizePartitioner,
-    Partitioner,
-)

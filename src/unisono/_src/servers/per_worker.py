@@ -11,7 +11,6 @@ import numpy as np
 
 from unisono._src.execution import host_inputs, signature
 from unisono._src.foundation import errors
-from unisono._src.foundation.public_names import publish
 from unisono._src.servers.messages import ArrayShapes, DatasetDescription
 from unisono._src.servers.resources import Resources
 from unisono._src.servers.worker_data import DatasetMaker
@@ -187,6 +186,3 @@ class PerWorkerDataset(PerWorkerValue):
 
 def _dtype(name: str) -> np.dtype:
     return np.dtype(getattr(jax.numpy, name, name))
-
-
-publish("unisono.distribute.coordinator", PerWorkerValue)

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from unisono._src.execution.equations import HasShape
+from unisono._src.values.collectives import is_key
+
 _A = TypeVar("_A", jax.Array, np.ndarray)
-
-
-class _Shaped(Protocol):
-    """An array, cell or aval."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    @property
-    def dtype(self) -> np.dtype: ...
-
-
-def is_key(x: _Shaped) -> bool:
-    """Whether an array, cell or aval is of random keys."""
-    return bool(jnp.issubdtype(x.dtype, jax.dtypes.prng_key))
 
 
 def to_numbers(x: ArrayLike) -> ArrayLike:
@@ -42,7 +30,7 @@ def from_numbers(x: _A, impl: str | None) -> _A | jax.Array:
     return x if impl is None else jax.random.wrap_key_data(jnp.asarray(x), impl=impl)
 
 
-def numbers_like(aval: _Shaped) -> jax.ShapeDtypeStruct:
+def numbers_like(aval: HasShape) -> jax.ShapeDtypeStruct:
     """Returns the shape and type of an array as it travels."""
     if not is_key(aval):
         return jax.ShapeDtypeStruct(aval.shape, aval.dtype)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import abc
-import threading
+import contextlib
+from concurrent.futures import Future, InvalidStateError
 from typing import Generic, NoReturn, TypeVar, cast, final
 
 import numpy as np
 
 from unisono._src.foundation import nest, wide_numbers
-from unisono._src.foundation.public_names import publish
+from unisono._src.values.array_operators import unpack_scalar
 
 _R = TypeVar("_R")
 
@@ -67,41 +68,27 @@ class ScheduledValue(RemoteValue[_R]):
     """A `RemoteValue` as the coordinator sees it, which sets the result."""
 
     def __init__(self) -> None:
-        # Set last, by the thread of a worker: whoever has waited sees the value or
-        # error.
-        self._event = threading.Event()
-        self._value: object = None
-        self._error: BaseException | None = None
+        self._outcome: Future[object] = Future()
 
     def _wait(self) -> object:
-        self._event.wait()
-        if self._error is not None:
-            raise self._error
-        return self._value
+        return self._outcome.result()
 
     def succeed(self, value: object) -> None:
         """Sets the result; the first one stays."""
-        if not self._event.is_set():
-            self._value = value
-            self._event.set()
+        with contextlib.suppress(InvalidStateError):
+            self._outcome.set_result(value)
 
     def fail(self, error: BaseException) -> None:
         """Sets the error; a result that is there stays."""
-        if not self._event.is_set():
-            self._error = error
-            self._event.set()
+        with contextlib.suppress(InvalidStateError):
+            self._outcome.set_exception(error)
 
 
 def _as_numpy(x: object) -> object:
-    if isinstance(x, np.ndarray):
-        return x[()] if x.ndim == 0 else x
-    return x
+    return unpack_scalar(x) if isinstance(x, np.ndarray) else x
 
 
 def _as_array(x: object) -> object:
     if not isinstance(x, (np.ndarray, np.generic)):
         return x
     return wide_numbers.as_jax(x, None, "the result of a closure")
-
-
-publish("unisono.distribute.coordinator", RemoteValue)

@@ -287,14 +287,6 @@ class ParameterServer:
             self._made = set(closures)
 
 
-def _add(old: np.ndarray, value: np.ndarray) -> None:
-    np.add(old, value, out=old)
-
-
-def _subtract(old: np.ndarray, value: np.ndarray) -> None:
-    np.subtract(old, value, out=old)
-
-
 def _existing_rows(
     old: np.ndarray, rows: np.ndarray, values: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -339,9 +331,9 @@ def _scatter_div(old: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
     np.copyto(old, quotient * np.sign(old) * np.sign(divisor))
 
 
-_OPERATIONS: dict[str, Callable[..., None]] = {
-    "assign_add": _add,
-    "assign_sub": _subtract,
+_OPERATIONS: dict[str, Callable[..., object]] = {
+    "assign_add": lambda old, value: np.add(old, value, out=old),
+    "assign_sub": lambda old, value: np.subtract(old, value, out=old),
     "scatter_add": _scatter(np.add),
     "scatter_sub": _scatter(np.subtract),
     "scatter_mul": _scatter(np.multiply),

@@ -19,8 +19,8 @@ from jax.typing import ArrayLike
 
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.jax_internals import ClosedProgram
-from unisono._src.servers import carrier as carrier_lib
 from unisono._src.servers import (
+    carrier as carrier_lib,
     lookups,
     random_keys,
     server_files,
@@ -32,7 +32,7 @@ from unisono._src.servers.carrier import SERVER, Carrier
 from unisono._src.servers.messages import OWN, Operation, Request
 from unisono._src.state import description, remote_state
 from unisono._src.state.storage import Cell
-from unisono._src.values import exported
+from unisono._src.values import collectives, exported
 
 if TYPE_CHECKING:
     import optax
@@ -210,7 +210,7 @@ class ServerGroup(server_files.SavingServers):
         """Gives a variable its first value; zeros if it is None."""
         self._forget_dropped()
         home = remote_state.home_of(cell)
-        if value is not None and random_keys.is_key(cell):
+        if value is not None and collectives.is_key(cell):
             # Servers keep numbers; which keys they are is known here only.
             self._impls[home.key] = str(jax.random.key_impl(value))
             value = random_keys.to_numbers(value)
@@ -307,16 +307,8 @@ class ServerGroup(server_files.SavingServers):
                 np.asarray(random_keys.to_numbers(x)) for x in change.operands
             )
             for index in change.servers:
-                made = Operation(
-                    change.kind,
-                    remote_state.keys_of(change.cells),
-                    operands,
-                    self.add_program(index, change),
-                    remote_state.keys_of(change.reads),
-                    change.sparse,
-                    change.rows,
-                )
-                made = wanted_rows.pack(made)
+                program = self.add_program(index, change)
+                made = wanted_rows.pack(describe_change(change, operands, program))
                 by_server.setdefault(index, []).append(made)
         # One message for each server, with its changes in order.
         for index, operations in by_server.items():
@@ -428,6 +420,27 @@ class ServerGroup(server_files.SavingServers):
 # Programs of changes are made once for each trace; their bytes are kept with it. An
 # entry holds its program, so the program's id cannot be given to another one.
 _exported: dict[int, tuple[Any, bytes]] = {}
+
+
+def describe_change(
+    change: remote_state.Change, operands: tuple[np.ndarray, ...], program: str
+) -> Operation:
+    """Returns a change as the message to a server.
+
+    Args:
+        change: the change.
+        operands: the arrays of its operands.
+        program: the key under which the server knows its program; empty for none.
+    """
+    return Operation(
+        change.kind,
+        remote_state.keys_of(change.cells),
+        operands,
+        program,
+        remote_state.keys_of(change.reads),
+        change.sparse,
+        change.rows,
+    )
 
 
 def export_change(change: remote_state.Change) -> bytes:

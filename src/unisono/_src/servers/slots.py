@@ -11,8 +11,7 @@ import jax.numpy as jnp
 
 from unisono._src.foundation import ambient
 from unisono._src.servers import placed_variables, row_updates, update_parts
-from unisono._src.state import frames, remote_state
-from unisono._src.state import rows as rows_lib
+from unisono._src.state import frames, remote_state, rows as rows_lib
 from unisono._src.state.sharded_variable import ShardedVariable
 from unisono._src.state.storage import Cell
 from unisono._src.state.variables import Variable

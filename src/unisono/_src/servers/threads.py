@@ -11,7 +11,6 @@ from typing import Any, TypeVar, final
 
 from unisono._src.cluster.cluster_tasks import ClusterSpec
 from unisono._src.foundation import errors
-from unisono._src.foundation.public_names import publish
 from unisono._src.servers.carrier import SERVER, WORKER, Carrier, Handle
 from unisono._src.servers.server import ParameterServer
 from unisono._src.servers.worker import Worker
@@ -261,6 +260,3 @@ class ThreadCarrier(Carrier):
             self._is_stopped = True
         for task in (*self.tasks.values(), *self._lost):
             task.stop()
-
-
-publish("unisono.distribute.coordinator", ThreadCarrier)

@@ -146,16 +146,15 @@ class Worker:
         # filled in once, not at every run.
         given = ClosureProgram(*program)
         reads = tuple((s, self._own_key(k), p) for s, k, p in given.reads)
-        effects = [Effect(*e) for e in given.effects]
-        self._programs[given.key] = given._replace(
-            reads=reads,
-            effects=tuple(
-                e._replace(
-                    keys=tuple(map(self._own_key, e.keys)),
-                    reads=tuple(map(self._own_key, e.reads)),
-                )
-                for e in effects
-            ),
+        effects = tuple(Effect(s, self._own(o), i) for s, o, i in given.effects)
+        self._programs[given.key] = given._replace(reads=reads, effects=effects)
+
+    def _own(self, operation: Operation) -> Operation:
+        """Returns an operation with the worker's own keys."""
+        found = Operation(*operation)
+        return found._replace(
+            keys=tuple(map(self._own_key, found.keys)),
+            reads=tuple(map(self._own_key, found.reads)),
         )
 
     def _own_key(self, key: str) -> str:
@@ -334,12 +333,9 @@ class Worker:
     ) -> None:
         """Sends changes of variables to their servers, one message for each server."""
         by_server: dict[int, list[Operation]] = {}
-        for effect in map(Effect._make, effects):
-            arrays = [operands[i] for i in effect.operands]
-            made = wanted_rows.pack(
-                Operation(effect.kind, effect.keys, tuple(arrays), *effect[4:])
-            )
-            by_server.setdefault(effect.server, []).append(made)
+        for server, operation, places in effects:
+            made = operation._replace(operands=tuple(operands[i] for i in places))
+            by_server.setdefault(server, []).append(wanted_rows.pack(made))
         if self._outbox is not None:
             for server, operations in by_server.items():
                 self._outbox.push(self._place, server, operations, closure)

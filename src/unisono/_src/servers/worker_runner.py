@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
 import time
@@ -11,8 +12,7 @@ from typing import final
 import numpy as np
 
 from unisono._src.foundation import errors
-from unisono._src.servers import carrier as carrier_lib
-from unisono._src.servers import closures
+from unisono._src.servers import carrier as carrier_lib, closures
 from unisono._src.servers.carrier import SERVER, WORKER, Carrier
 from unisono._src.servers.closure_queue import ClosureQueue
 from unisono._src.servers.messages import Job, OtherShapes, Outcome
@@ -30,6 +30,7 @@ _log = logging.getLogger("unisono")
 
 
 @final
+@dataclasses.dataclass(eq=False)
 class WorkerRunner:
     """Runs closures on one worker, one at a time.
 
@@ -46,28 +47,19 @@ class WorkerRunner:
         ended: how many closures have ended on the worker.
     """
 
-    def __init__(
-        self,
-        index: int,
-        carrier: Carrier,
-        servers: ServerGroup,
-        queue: ClosureQueue[closures.Closure],
-        resources: Resources,
-        recovery: ServerRecovery,
-    ) -> None:
-        self.index = index
-        self.ended = 0
-        self._carrier = carrier
-        self._servers = servers
-        self._queue = queue
-        self._resources = resources
-        self._recovery = recovery
-        # Programs that the worker has, and how often it and servers were replaced.
-        self._known: set[str] = set()
-        self._rounds = (0, 0)
-        self.is_stopped = threading.Event()
-        # How many closures travel together.
-        self._most = 1
+    index: int
+    _carrier: Carrier
+    _servers: ServerGroup
+    _queue: ClosureQueue[closures.Closure]
+    _resources: Resources
+    _recovery: ServerRecovery
+    ended: int = 0
+    # Programs that the worker has, and how often it and servers were replaced.
+    _known: set[str] = dataclasses.field(default_factory=set)
+    _rounds: tuple[int, int] = (0, 0)
+    is_stopped: threading.Event = dataclasses.field(default_factory=threading.Event)
+    # How many closures travel together.
+    _most: int = 1
 
     def serve(self) -> None:
         """Runs closures until the queue is closed, in a thread of its own."""

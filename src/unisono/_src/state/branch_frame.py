@@ -8,8 +8,7 @@ from typing import Any, NoReturn, final
 import jax
 
 from unisono._src.machines.topology import Topology
-from unisono._src.state import frames, replica_frame, trace_versions
-from unisono._src.state import rows as rows_lib
+from unisono._src.state import frames, replica_frame, rows as rows_lib, trace_versions
 from unisono._src.state.remote_state import Change
 from unisono._src.state.storage import Cell
 from unisono._src.values import jax_traces, row_positions

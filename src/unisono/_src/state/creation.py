@@ -15,7 +15,6 @@ from jax.typing import DTypeLike
 
 from unisono._src.foundation import ambient, jax_types, tensor_shape, wide_numbers
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
-from unisono._src.foundation.public_names import publish
 from unisono._src.machines import partition
 from unisono._src.state import conversion, frames, storage
 from unisono._src.state.storage import Policy
@@ -410,6 +409,3 @@ def variable_creator_scope(creator: Callable[..., Any]) -> Iterator[None]:
                 "was entered inside it is still open. Leave that one first."
             )
         # Else a scope around it was left first, with an error; this one ended then.
-
-
-publish("unisono", variable_creator_scope)

@@ -16,8 +16,13 @@ import jax.numpy as jnp
 
 from unisono._src.foundation import ambient, errors
 from unisono._src.machines.topology import Topology
-from unisono._src.state import holding, remote_state, storage, trace_versions
-from unisono._src.state import rows as rows_lib
+from unisono._src.state import (
+    holding,
+    remote_state,
+    rows as rows_lib,
+    storage,
+    trace_versions,
+)
 from unisono._src.state.remote_state import Change
 from unisono._src.state.storage import Cell, Policy
 from unisono._src.values import collectives, jax_tapes, jax_traces, row_positions

@@ -10,8 +10,7 @@ import jax.numpy as jnp
 
 from unisono._src.foundation import ambient, errors
 from unisono._src.machines.topology import Topology
-from unisono._src.state import frames, storage, trace_versions
-from unisono._src.state import rows as rows_lib
+from unisono._src.state import frames, rows as rows_lib, storage, trace_versions
 from unisono._src.state.remote_state import Change
 from unisono._src.state.storage import Cell
 from unisono._src.values import jax_traces, row_positions

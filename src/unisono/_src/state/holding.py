@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from unisono._src.foundation import errors
 from unisono._src.state import storage
@@ -27,22 +27,16 @@ _ended = threading.Condition(storage.LOCK)
 
 
 @final
-class Holder:
+class Holder(NamedTuple):
     """The code that holds cells.
-
-    Args:
-        name: what it is, for messages.
 
     Attributes:
         name: what it is, for messages.
         thread: the thread that it runs in.
     """
 
-    __slots__ = ("name", "thread")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.thread = threading.get_ident()
+    name: str
+    thread: int
 
 
 @final
@@ -72,7 +66,7 @@ def hold(cells: Sequence[Any], name: str) -> Iterator[None]:
             # A thread may hold a cell already, around this block or, in a signal
             # handler, outside it.
             own = [c for c in cells if c.holder is None]
-            holder = Holder(name)
+            holder = Holder(name, threading.get_ident())
             for cell in own:
                 cell.holder = holder
             # Programs look for holders only if the clock has moved.

@@ -15,7 +15,6 @@ from jax.typing import DTypeLike
 
 from unisono._src.foundation import jax_types
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
-from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import Variable
 
 
@@ -87,6 +86,3 @@ def _glorot_uniform(name: str, shape: tuple[int, ...], dtype: DTypeLike) -> jax.
     # differs between processes.
     key = jax.random.key(zlib.crc32(name.encode()))
     return jax.random.uniform(key, shape, jax_types.usable_type(dtype), -limit, limit)
-
-
-publish("unisono.compat.v1", get_variable)

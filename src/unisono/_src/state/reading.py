@@ -52,8 +52,7 @@ def read(variable: Variable) -> jax.Array:
             )
         return source.copy(cell, frame.copy)
     if cell.policy is Policy.ON_READ:
-        whole: jax.Array = _aggregate(variable, frame, source)
-        return whole
+        return _aggregate(variable, frame, source)
     is_shared = cell.is_replicated or cell.split is not None
     if is_shared and frame.state is None:
         # Copies that replicas wrote in turn are compared when somebody wants the one
@@ -105,8 +104,7 @@ def read_stored(variable: Variable) -> jax.Array:
     if cell.split is None or variable.replica_index is not None:
         return read(variable)
     mirroring.verify(cell)
-    stored: jax.Array = frames.EAGER.whole(cell)
-    return stored
+    return frames.EAGER.whole(cell)
 
 
 def read_on_host(variable: Variable) -> np.ndarray:

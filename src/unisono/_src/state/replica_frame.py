@@ -8,8 +8,7 @@ from typing import Any, final
 import jax
 
 from unisono._src.machines.topology import AXIS
-from unisono._src.state import frames, trace_versions
-from unisono._src.state import rows as rows_lib
+from unisono._src.state import frames, rows as rows_lib, trace_versions
 from unisono._src.state.remote_state import Change
 from unisono._src.state.storage import Cell
 from unisono._src.values import collectives, jax_traces, row_positions

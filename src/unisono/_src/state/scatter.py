@@ -188,8 +188,7 @@ def change(
     if variable.replica_index is not None or is_own:
         is_part = variable.replica_index is not None
         index = variable.replica_index if is_part else frame.copy
-        changed: jax.Array = assignment.change_copy(cell, index, fn)
-        return changed
+        return assignment.change_copy(cell, index, fn)
     assignment.change_whole(cell, fn, cell.is_spread and frame.state is None)
     return reading.read(variable)
 

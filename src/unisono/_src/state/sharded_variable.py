@@ -186,8 +186,7 @@ class ShardedVariable(array_operators.ArrayOperators):
         # Rows are followed as those of the whole, and as those of each part.
         pairs = zip(self.variables, each, strict=True)
         cells = [(v.state_cell, x, v) for v, x in pairs]
-        followed: jax.Array = tape.follow_rows(total, [(self, positions, self), *cells])
-        return followed
+        return tape.follow_rows(total, [(self, positions, self), *cells])
 
     def sparse_read(self, indices: _Values, name: str | None = None) -> jax.Array:
         """Returns the rows at some positions, in the order asked for.

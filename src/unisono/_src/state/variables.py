@@ -14,7 +14,6 @@ from jax.typing import DTypeLike
 
 from unisono._src.foundation import ambient, options, tensor_shape
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
-from unisono._src.foundation.public_names import publish
 from unisono._src.state import (
     assignment,
     creation,
@@ -196,8 +195,7 @@ class Variable(positions.VariableParts, metaclass=_Factory):
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of the elements."""
-        dtype: np.dtype[Any] = self.state_cell.dtype
-        return dtype
+        return self.state_cell.dtype
 
     @property
     def initial_value(self) -> jax.Array:
@@ -704,6 +702,3 @@ def _create(
         constraint=constraint,
     )
     return made
-
-
-publish("unisono", Variable)

@@ -33,12 +33,10 @@ from unisono._src.foundation import (
     options,
     process_bound,
 )
-from unisono._src.foundation.public_names import publish
 from unisono._src.machines import forks
 from unisono._src.state import description
 from unisono._src.state.variables import Variable
-from unisono._src.strategies import call_context
-from unisono._src.strategies import extended as extended_lib
+from unisono._src.strategies import call_context, extended as extended_lib
 from unisono._src.strategies.call_context import Args, Fn, Kwargs
 from unisono._src.strategies.function_contexts import ValueContext
 from unisono._src.values import collectives
@@ -735,5 +733,4 @@ def _has_slices(x: object) -> bool:
     )
 
 
-publish("unisono.distribute", Strategy)
 forks.refuse(Strategy, "run", "reduce", "gather")

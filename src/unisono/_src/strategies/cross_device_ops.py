@@ -16,9 +16,11 @@ import jax
 from jax.typing import ArrayLike
 
 from unisono._src.foundation import ambient, errors
-from unisono._src.foundation.options import CommunicationOptions, ReduceOp
-from unisono._src.foundation.options import reduce_op as _parse_op
-from unisono._src.foundation.public_names import publish
+from unisono._src.foundation.options import (
+    CommunicationOptions,
+    ReduceOp,
+    reduce_op as _parse_op,
+)
 from unisono._src.machines import devices
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
@@ -240,8 +242,7 @@ class CrossDeviceOps:
             tensor: an array.
             destinations: as for `reduce`.
         """
-        made: Combined = _deliver(collectives.as_array(tensor), destinations)
-        return made
+        return _deliver(collectives.as_array(tensor), destinations)
 
     def _gather_implementation(
         self,
@@ -517,12 +518,3 @@ def _deliver(value: jax.Array | IndexedSlices, where: object) -> Combined:
         return distributed.Mirrored.of(value, len(where.values))
     copies = [collectives.place(value, d) for d in _devices_of(where)]
     return copies[0] if len(copies) == 1 else distributed.Mirrored(copies)
-
-
-publish(
-    "unisono.distribute",
-    CrossDeviceOps,
-    HierarchicalCopyAllReduce,
-    NcclAllReduce,
-    ReductionToOneDevice,
-)

@@ -9,7 +9,6 @@ from typing import TypeVar, final
 
 from unisono._src.execution import contexts
 from unisono._src.foundation import ambient
-from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import Variable
 from unisono._src.strategies import base, call_context, local
 
@@ -152,13 +151,3 @@ def default_strategy() -> base.Strategy:
 def default_replica_context() -> contexts.ReplicaContext:
     """Returns the replica context outside any strategy: replica 0 of 1."""
     return contexts.default_replica_context(default_strategy())
-
-
-publish(
-    "unisono.distribute",
-    experimental_set_strategy,
-    get_replica_context,
-    get_strategy,
-    has_strategy,
-    in_cross_replica_context,
-)

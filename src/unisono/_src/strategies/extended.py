@@ -21,7 +21,6 @@ from unisono._src.execution import contexts, function
 from unisono._src.foundation import ambient, nest, options
 from unisono._src.foundation.options import ReduceOp
 from unisono._src.foundation.process_bound import ProcessBound
-from unisono._src.foundation.public_names import publish
 from unisono._src.state import storage
 from unisono._src.state.variables import Variable
 from unisono._src.strategies import call_context, function_contexts
@@ -676,6 +675,3 @@ class StrategyExtended(ProcessBound):
 
 # `options` is the name of a parameter above, so the function has a name of its own.
 _parse_op = options.reduce_op
-
-
-publish("unisono.distribute", StrategyExtended)

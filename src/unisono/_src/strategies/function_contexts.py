@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from unisono._src.foundation import ambient, options
-from unisono._src.foundation.public_names import publish
 
 if TYPE_CHECKING:
     # Named in signatures only: it imports this module.
@@ -71,7 +70,6 @@ class MultiStepContext:
 
     def __init__(self) -> None:
         self._last_step_outputs: dict[str, Any] = {}
-        self._reduce_ops: dict[str, options.ReduceOp | None] = {}
         self._non_tensor_outputs: dict[str, Any] = {}
         self._run_op: Any = None
 
@@ -156,7 +154,6 @@ class MultiStepContext:
         reduce_op: options.ReduceOp | str | None,
     ) -> None:
         op = None if reduce_op is None else options.reduce_op(reduce_op)
-        self._reduce_ops[name] = op
         # Outside every strategy there is one replica, and nothing to reduce.
         if op is None or strategy is None:
             self._last_step_outputs[name] = output
@@ -229,6 +226,3 @@ def run_steps(
         # TensorFlow's class has no setter for it, so there is none to call here.
         context._run_op = fn(context, inputs)  # noqa: SLF001
     return context
-
-
-publish("unisono.distribute", MultiStepContext, ValueContext)

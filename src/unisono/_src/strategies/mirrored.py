@@ -12,7 +12,6 @@ from typing import Literal
 
 import jax
 
-from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices, partition
 from unisono._src.machines.topology import Topology
 from unisono._src.state.storage import Placement, Policy
@@ -111,5 +110,3 @@ def _default_devices() -> Sequence[str]:
 _all_devices = devices.default_names
 _ops_of_program = cross_device_ops.find_program_ops
 _split_threshold = partition.split_threshold
-
-publish("unisono.distribute", CentralStorageStrategy, MirroredStrategy)

@@ -7,7 +7,6 @@ from typing import Literal
 from unisono._src.cluster.resolvers.base import ClusterResolver
 from unisono._src.cluster.resolvers.tf_config import TFConfigClusterResolver
 from unisono._src.foundation import options
-from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices
 from unisono._src.machines.topology import Topology
 from unisono._src.state.storage import Policy
@@ -93,10 +92,3 @@ def experimental_multi_worker(
     """
     chosen = options.CommunicationOptions(implementation=communication)
     return MultiWorkerMirroredStrategy(cluster_resolver, chosen)
-
-
-publish("unisono.distribute", MultiWorkerMirroredStrategy)
-publish(
-    "unisono.distribute.experimental",
-    MultiWorkerMirroredStrategy=experimental_multi_worker,
-)

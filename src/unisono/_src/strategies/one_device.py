@@ -8,8 +8,8 @@ from typing import TypeVar, final
 
 import jax
 
-from unisono._src.foundation import ambient, nest
-from unisono._src.foundation.public_names import publish
+from unisono._src.execution import contexts
+from unisono._src.foundation import ambient
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames, storage
 from unisono._src.state.variables import Variable
@@ -25,22 +25,14 @@ class _OneDeviceExtended(local.SingleExtended):
 
     @contextlib.contextmanager
     def _enter(self, **changes: object) -> Iterator[None]:
-        with ambient.push(copy=0, **changes):
-            # A program is compiled for its device, so no default is needed.
-            if frames.frame().is_compiled:
-                yield
-            else:
-                with jax.default_device(self._topology.devices[0]):
-                    yield
+        device = self._topology.devices[0]
+        with ambient.push(copy=0, **changes), contexts.use_device(device):
+            yield
 
     def _place(self, tree: _Tree) -> _Tree:
         if frames.frame().is_compiled:
             return tree
-        device = self._topology.devices[0]
-        placed: _Tree = nest.map_structure(
-            lambda x: collectives.move_committed(x, device), tree
-        )
-        return placed
+        return collectives.move_all(tree, self._topology.devices[0])
 
     @property
     def worker_devices(self) -> Sequence[str]:
@@ -80,6 +72,3 @@ class OneDeviceStrategy(base.Strategy):
             self, topology, storage.Policy.PLAIN, topology.home, topology.names[0]
         )
         super().__init__(_OneDeviceExtended(self, placement))
-
-
-publish("unisono.distribute", OneDeviceStrategy)

@@ -46,8 +46,7 @@ class Target:
             device = self.device
             if self.topology is not None:
                 device = self.topology.devices[0]
-            placed: _Value = collectives.place(value, device)
-            return placed
+            return collectives.place(value, device)
         # A program places its values itself.
         if not traced:
             value = jax.tree.map(self.topology.spread, value)
@@ -155,7 +154,7 @@ def _reduce_workers(topology: Topology, op: ReduceOp, value: object) -> object:
     value = collectives.as_input(value)
     combine = functools.partial(collectives.reduce_local, op)
     count = topology.replicas
-    return collectives.apply_over_workers(value, lambda x: combine(x, count), topology)
+    return collectives.apply_on_replicas(value, lambda x: combine(x, count), topology)
 
 
 def _reduce_per_replica(
@@ -214,7 +213,7 @@ def _gather_workers(topology: Topology, value: object, axis: int) -> object:
         return collectives.gather_parts(every, axis, _result_device(topology))
     frames.frame().note_topology(topology)
     combine = functools.partial(collectives.gather_local, axis=axis)
-    return collectives.apply_over_workers(array, combine, topology)
+    return collectives.apply_on_replicas(array, combine, topology)
 
 
 def _is_on_read(value: object) -> TypeGuard[variables.SyncOnReadVariable]:

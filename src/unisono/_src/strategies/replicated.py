@@ -7,13 +7,12 @@ is data (`state.storage.Placement`), not code.
 from __future__ import annotations
 
 import abc
-import contextlib
 import dataclasses
 import functools
 import itertools
 import logging
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard, final
 
 import jax
@@ -120,25 +119,15 @@ class Replicated(local.LocalExtended, abc.ABC):
             frames.frame().note_topology(self._topology)
         elif self._topology.spans:
             # Eager code of a replica with several logical devices uses the first one.
-            first = self._topology.devices[0]
-            own = nest.map_structure(
-                lambda x: collectives.move_committed(x, first), own
-            )
+            own = collectives.move_all(own, self._topology.devices[0])
         args, kwargs = own
-        with self._use_device(0):
-            port = ports.SingleReplicaPort()
-            with contexts.enter_replica(self._placement, 0, port, copy=0):
-                result = fn(*args, **kwargs)
+        port = ports.SingleReplicaPort()
+        with (
+            contexts.use_device(self._topology.devices[0]),
+            contexts.enter_replica(self._placement, 0, port, copy=0),
+        ):
+            result = fn(*args, **kwargs)
         return distributed.regroup([result])
-
-    @contextlib.contextmanager
-    def _use_device(self, index: int) -> Iterator[None]:
-        """Makes new arrays on a replica's device; a program says by itself where."""
-        if frames.frame().is_compiled:
-            yield
-        else:
-            with jax.default_device(self._topology.devices[index]):
-                yield
 
     def _run_nested(
         self, port: ports.SpmdPort, fn: Fn, args: Args, kwargs: Kwargs
@@ -178,10 +167,7 @@ class Replicated(local.LocalExtended, abc.ABC):
         if not frames.frame().is_compiled:
             # JAX refuses to combine an array of another device with those of the
             # replica; TensorFlow copies it.
-            device = self._topology.devices[index]
-            own = nest.map_structure(
-                lambda x: collectives.move_committed(x, device), own
-            )
+            own = collectives.move_all(own, self._topology.devices[index])
         own_args, own_kwargs = own
         return lambda: fn(*own_args, **own_kwargs)
 

@@ -16,7 +16,6 @@ from unisono._src.cluster.resolvers.base import ClusterResolver
 from unisono._src.cluster.resolvers.tpu import TPUClusterResolver
 from unisono._src.execution import contexts
 from unisono._src.foundation import ambient
-from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices, partition
 from unisono._src.machines.topology import Topology
 from unisono._src.machines.tpu.core_grid import TPUTopology
@@ -331,7 +330,3 @@ def _names(rows: Sequence[Sequence[jax.Device]], workers: int) -> list[list[str]
     tasks = [("localhost", 0)] if workers == 1 else _tasks(workers)
     pairs = zip(rows, tasks, strict=True)
     return [devices.names_of(row, *task) for row, task in pairs]
-
-
-publish("unisono.distribute", TPUStrategy)
-publish("unisono.distribute.experimental", TPUStrategy=experimental_tpu)

@@ -20,7 +20,6 @@ from jax.typing import DTypeLike
 
 from unisono._src.foundation import jax_types, library_hooks, wide_numbers
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
-from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import Variable
 
 
@@ -537,19 +536,3 @@ class RootMeanSquaredError(_MeanState):
         0.0
         """
         return jnp.sqrt(self._mean())
-
-
-publish(
-    "unisono.metrics",
-    Mean,
-    MeanMetricWrapper,
-    Metric,
-    RootMeanSquaredError,
-    Sum,
-    Accuracy=accuracy,
-    BinaryAccuracy=binary_accuracy,
-    CategoricalAccuracy=categorical_accuracy,
-    MeanAbsoluteError=mean_absolute_error,
-    MeanSquaredError=mean_squared_error,
-    SparseCategoricalAccuracy=sparse_categorical_accuracy,
-)

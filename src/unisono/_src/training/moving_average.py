@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from unisono._src.foundation import ambient
-from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import SyncOnReadVariable, Variable
 from unisono._src.strategies import current
 from unisono._src.strategies.base import Strategy
@@ -189,6 +188,3 @@ def _value(variable: Variable) -> jax.Array:
 
 def _approach(average: Variable, value: jax.Array, part: jax.Array) -> None:
     average.assign_sub((average - value) * part)
-
-
-publish("unisono.train", ExponentialMovingAverage)

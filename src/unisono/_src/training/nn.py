@@ -16,7 +16,6 @@ from jax.typing import ArrayLike
 
 from unisono._src.foundation import ambient
 from unisono._src.foundation.errors import InvalidArgumentError
-from unisono._src.foundation.public_names import publish
 from unisono._src.state import reading, rows
 from unisono._src.state.sharded_variable import ShardedVariable
 from unisono._src.state.variables import Variable
@@ -45,8 +44,7 @@ def _count_replicas(caller: str, remedy: str = "") -> int:
             f"You are calling `{caller}` in cross replica context, while it was "
             f"expected to be called in replica context{remedy}."
         )
-    count: int = frame.strategy.num_replicas_in_sync
-    return count
+    return frame.strategy.num_replicas_in_sync
 
 
 def compute_average_loss(
@@ -252,8 +250,4 @@ def _take(table: object, where: jax.Array | np.ndarray) -> jax.Array:
         where = row_positions.of_rows(where, table.shape)
         return reading.read_rows(table, where)
     whole = jnp.asarray(operand(table))
-    found: jax.Array = rows.take(whole, row_positions.of_rows(where, whole.shape))
-    return found
-
-
-publish("unisono.nn", compute_average_loss, scale_regularization_loss)
+    return rows.take(whole, row_positions.of_rows(where, whole.shape))

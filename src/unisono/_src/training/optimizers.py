@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src.execution import contexts, function, sharded_update
+from unisono._src.execution import contexts, function, gradient_tape, sharded_update
 from unisono._src.execution.gradient_tape import GradientTape
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import (
@@ -19,7 +19,6 @@ from unisono._src.foundation.options import (
     VariableAggregation,
     VariableSynchronization,
 )
-from unisono._src.foundation.public_names import publish
 from unisono._src.machines import partition
 from unisono._src.state import (
     assignment,
@@ -76,8 +75,7 @@ def find_owners(
         nest(range(sum(groups)), groups),
         transform_non_params=lambda _: -1,
     )
-    owners: list[int] = jax.tree.leaves(found)
-    return owners
+    return jax.tree.leaves(found)
 
 
 class Optimizer:
@@ -374,19 +372,7 @@ class Optimizer:
         >>> round(float(weight.numpy()), 3)
         1.92
         """
-        if not callable(loss) and tape is None:
-            raise ValueError(
-                "`tape` is required when a `Tensor` loss is passed. Received: "
-                f"loss={loss}, tape={tape}. Compute the loss inside `with "
-                "unisono.GradientTape() as tape:`, or pass a function that computes it."
-            )
-        tape = GradientTape() if tape is None else tape
-        if callable(loss):
-            with tape:
-                loss = loss()
-        found = var_list() if callable(var_list) else var_list
-        wanted = [found] if isinstance(found, Variable) else list(found)
-        self.apply(tape.gradient(loss, wanted, grad_loss), wanted)
+        self.apply(*gradient_tape.differentiate_loss(loss, var_list, tape, grad_loss))
 
     def _collect(
         self, grads_and_vars: Iterable[tuple[Gradient | None, Variable]]
@@ -575,15 +561,13 @@ def _sharding_of(
     """Returns how a variable of the shape of `x` lies on the devices."""
     split = partition.choose(placement.topology, placement.split_above, x.shape)
     if split is None:
-        whole: jax.sharding.Sharding = placement.topology.replicated_sharding
-        return whole
+        return placement.topology.replicated_sharding
     return partition.sharding(placement.topology, split)
 
 
 def _read(source: frames.StateFrame, cell: storage.Cell) -> jax.Array:
     """Returns the stored value of a cell; of one copy, on its replica's device."""
-    found: jax.Array = source.copy(cell, 0) if cell.copies == 1 else source.whole(cell)
-    return found
+    return source.copy(cell, 0) if cell.copies == 1 else source.whole(cell)
 
 
 def _is_local() -> bool:
@@ -678,6 +662,3 @@ def _find_servers(variables: Sequence[Variable]) -> remote_state.RemoteState | N
             "its scope, or use an optimizer for each group."
         )
     return away[0] if away else None
-
-
-publish("unisono.optimizers", Optimizer)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any, final
+from typing import Any
 
 import jax
 
 from unisono._src.execution import profile_names
 from unisono._src.foundation import errors
-from unisono._src.foundation.public_names import publish
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,13 +41,6 @@ def _jax_options(options: ProfilerOptions) -> jax.profiler.ProfileOptions:
     return made
 
 
-@final
-class _ProfilerState:
-    """Notes whether this process records a profile; JAX allows one at a time."""
-
-    is_on = False
-
-
 def start(
     logdir: str | os.PathLike[str], options: ProfilerOptions | None = None
 ) -> None:
@@ -69,13 +61,12 @@ def start(
     ...     [x.name for x in pathlib.Path(folder).glob("plugins/*")]
     ['profile']
     """
-    if _ProfilerState.is_on:
+    if profile_names.is_recording():
         raise errors.FailedPreconditionError(
             "Another profiler is running: call stop() before the next start()."
         )
     wanted = _jax_options(options or ProfilerOptions())
     jax.profiler.start_trace(os.fspath(logdir), profiler_options=wanted)
-    _ProfilerState.is_on = True
     profile_names.start()
 
 
@@ -94,13 +85,12 @@ def stop(save: bool = True) -> None:
     ...     print(error)
     Cannot export profiling results. No profiler is running: call start() first.
     """
-    if not _ProfilerState.is_on:
+    if not profile_names.is_recording():
         raise errors.FailedPreconditionError(
             "Cannot export profiling results. No profiler is running: call start() "
             "first."
         )
     profile_names.stop()
-    _ProfilerState.is_on = False
     jax.profiler.stop_trace()
 
 
@@ -164,6 +154,3 @@ class Trace:
     def __exit__(self, *exc: Any) -> None:
         self._annotation.__exit__(*exc)
         profile_names.enter_step(-1 if self._is_step else 0)
-
-
-publish("unisono.profiler.experimental", Profile, ProfilerOptions, Trace, start, stop)

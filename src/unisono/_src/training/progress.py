@@ -13,7 +13,6 @@ import jax
 import numpy as np
 
 from unisono._src.cluster import launcher_pipes as launcher
-from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import Variable
 from unisono._src.values import array_operators
 from unisono._src.workers import process_group
@@ -472,6 +471,3 @@ class _BarDisplay(TimedDisplay):
 
     def _end(self) -> None:
         self._live.stop()
-
-
-publish("unisono.train", Progress, StepTimes)

@@ -18,7 +18,6 @@ import numpy as np
 
 from unisono._src.execution import function
 from unisono._src.foundation import ambient, messages
-from unisono._src.foundation.public_names import publish
 from unisono._src.input.sources import files
 from unisono._src.state.variables import Variable
 from unisono._src.values import array_operators, jax_tapes
@@ -477,16 +476,3 @@ class EventFile:
         """Writes the waiting events and closes the file."""
         with self._lock:
             self._file.close()
-
-
-publish(
-    "unisono.summary",
-    SummaryWriter,
-    create_file_writer,
-    create_noop_writer,
-    flush,
-    record_if,
-    scalar,
-    should_record_summaries,
-)
-publish("unisono.summary.experimental", get_step, set_step)

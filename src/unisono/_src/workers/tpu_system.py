@@ -15,7 +15,6 @@ from unisono._src.cluster import tpu_metadata
 from unisono._src.cluster.cluster_tasks import ClusterSpec
 from unisono._src.cluster.resolvers.base import ClusterResolver
 from unisono._src.foundation import ambient
-from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices
 from unisono._src.machines.tpu.core_grid import TPUTopology
 from unisono._src.workers import process_group, worker_guard
@@ -226,7 +225,3 @@ def _places_in_order(shape: np.ndarray) -> np.ndarray:
     """Returns all places of a grid; the core counts fastest, then x, y and z."""
     z, y, x, core = np.indices(shape[[2, 1, 0, 3]].tolist()).reshape(4, -1)
     return np.stack([x, y, z, core], axis=-1)
-
-
-publish("unisono.config", experimental_connect_to_cluster)
-publish("unisono.tpu.experimental", initialize_tpu_system, shutdown_tpu_system)

@@ -10,8 +10,7 @@ import time
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import unisono as uni
 from tests.parity.programs import plain

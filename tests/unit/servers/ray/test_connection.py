@@ -38,7 +38,7 @@ def connect(monkeypatch, head):
 def test_a_head_that_ends_is_told_once_and_ray_is_left(ray, monkeypatch):
     head, told, is_told = Head(), [], threading.Event()
     held = connect(monkeypatch, head)
-    held.subscribe(lambda error: (told.append(error), is_told.set()))
+    held.listeners.append(lambda error: (told.append(error), is_told.set()))
     held.check()
     head.is_running = False
     assert is_told.wait(20)
@@ -62,7 +62,7 @@ def test_a_head_that_does_not_listen_any_more_is_gone(ray, monkeypatch):
 def test_the_end_of_a_connection_is_no_loss(ray, monkeypatch):
     head, told = Head(), []
     held = connect(monkeypatch, head)
-    held.subscribe(told.append)
+    held.listeners.append(told.append)
     held.share().close()
     assert held.is_open
     held.close()

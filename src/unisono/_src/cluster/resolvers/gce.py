@@ -6,7 +6,6 @@ from typing import Any
 
 from unisono._src.cluster import cluster_tasks, untrusted
 from unisono._src.cluster.resolvers import base, google
-from unisono._src.foundation.public_names import publish
 
 
 class GCEClusterResolver(base.ClusterResolver):
@@ -119,6 +118,3 @@ class GCEClusterResolver(base.ClusterResolver):
             "": base.CONSTRUCTOR,
             "cluster": f"the API of Compute Engine, group {self._group}",
         }
-
-
-publish("unisono.distribute.cluster_resolver", GCEClusterResolver)

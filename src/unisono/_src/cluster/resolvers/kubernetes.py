@@ -7,7 +7,6 @@ from typing import Any
 
 from unisono._src.cluster import cluster_tasks, untrusted
 from unisono._src.cluster.resolvers import base
-from unisono._src.foundation.public_names import publish
 
 
 class KubernetesExecutableLocation(enum.Enum):
@@ -133,10 +132,3 @@ def _make_client(location: KubernetesExecutableLocation) -> Any:
     else:
         kubernetes.config.load_incluster_config()
     return kubernetes.client.CoreV1Api()
-
-
-publish(
-    "unisono.distribute.cluster_resolver",
-    KubernetesClusterResolver,
-    KubernetesExecutableLocation,
-)

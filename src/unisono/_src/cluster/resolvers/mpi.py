@@ -9,7 +9,6 @@ from typing import Any
 
 from unisono._src.cluster import cluster_tasks, untrusted
 from unisono._src.cluster.resolvers import base
-from unisono._src.foundation.public_names import publish
 
 # Rank, size, and processes on this machine: Open MPI; MPICH and Intel MPI; MVAPICH.
 _VARIABLES = (
@@ -159,6 +158,3 @@ def _make_addresses(hosts: list[str], port_base: int) -> list[str]:
         port = untrusted.port(f"The port of rank {rank}", port_base + place)
         addresses.append(f"{host}:{port}")
     return addresses
-
-
-publish("unisono.distribute.cluster_resolver", MPIClusterResolver)

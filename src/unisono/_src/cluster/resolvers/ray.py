@@ -13,7 +13,6 @@ from typing import Any, final
 
 from unisono._src.cluster import cluster_tasks, untrusted
 from unisono._src.cluster.resolvers import base
-from unisono._src.foundation.public_names import publish
 
 _GROUP = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 # The namespace in Ray's key-value store.
@@ -187,6 +186,3 @@ def _free_port(host: str) -> int:
     with socket.socket(family) as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
-
-
-publish("unisono.distribute.cluster_resolver", RayClusterResolver)

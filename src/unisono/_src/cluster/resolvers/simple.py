@@ -6,7 +6,6 @@ from typing import Any
 
 from unisono._src.cluster import cluster_tasks
 from unisono._src.cluster.resolvers import base
-from unisono._src.foundation.public_names import publish
 
 
 class SimpleClusterResolver(base.ClusterResolver):
@@ -200,8 +199,3 @@ def _merge(
             )
         merged |= indexed
     return merged
-
-
-publish(
-    "unisono.distribute.cluster_resolver", SimpleClusterResolver, UnionClusterResolver
-)

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from unisono._src.cluster import accelerators, cluster_tasks, untrusted
 from unisono._src.cluster.resolvers import base
-from unisono._src.foundation.public_names import publish
 
 RANK = "SLURM_PROCID"
 TASKS = "SLURM_STEP_NUM_TASKS"
@@ -372,6 +371,3 @@ def _malformed_error(name: str, text: str) -> ValueError:
         f"{name} must be a list of hosts such as 'n[1-3,7],m5', received "
         f"{untrusted.excerpt(text)}."
     )
-
-
-publish("unisono.distribute.cluster_resolver", SlurmClusterResolver)

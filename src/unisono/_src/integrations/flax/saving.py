@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import weakref
 from typing import Any, final
 
 import jax
@@ -14,6 +13,7 @@ from flax import nnx
 from jax.typing import ArrayLike
 
 from unisono._src.foundation import library_hooks
+from unisono._src.integrations import kept_variables
 from unisono._src.integrations.flax import variables
 from unisono._src.saving.checkpoint import restore_values
 from unisono._src.state import reading
@@ -66,13 +66,6 @@ class _SavedFlaxVariable(library_hooks.LibraryVariable):
         return variables.lend(self.owner)
 
 
-# The object for each variable, by the variable's id, so that a variable that two paths
-# lead to is saved once. An entry holds its variable, so its id cannot be given away.
-_known: weakref.WeakValueDictionary[int, _SavedFlaxVariable] = (
-    weakref.WeakValueDictionary()
-)
-
-
 def _hold(variable: nnx.Variable[Any]) -> _SavedFlaxVariable | None:
     """Return the object that stands for a variable, or None if it is no state."""
     if isinstance(variable, variables.TRANSIENT):
@@ -80,10 +73,7 @@ def _hold(variable: nnx.Variable[Any]) -> _SavedFlaxVariable | None:
     value = getattr(variable, "_unisono_variable", None)
     if value is None and not isinstance(variable.get_raw_value(), jax.Array):
         return None
-    found = _known.get(id(variable))
-    if found is None:
-        found = _known[id(variable)] = _SavedFlaxVariable(variable)
-    return found
+    return kept_variables.hold(_SavedFlaxVariable, variable)
 
 
 def _variable_tree(obj: object) -> dict[str, Any]:

@@ -8,6 +8,7 @@ is.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import final
 
 from flax import nnx
@@ -60,31 +61,27 @@ def _of_tapes() -> attribute_patches.Patches:
 
 
 @final
-class _FlaxScope:
-    """A context manager that patches Flax; it may be entered again while it is open."""
+class _FlaxPatches:
+    """A context manager that patches Flax; it may be entered again while it is open.
+
+    Args:
+        make: returns the patches that it makes beside those of `_of_both`.
+    """
+
+    def __init__(self, make: Callable[[], attribute_patches.Patches]) -> None:
+        self._make = make
 
     def __enter__(self) -> None:
         # First, because this may raise: a Flax to come may lack a name.
-        scopes = _of_scopes()
+        patches = self._make()
         _of_both().__enter__()
-        scopes.__enter__()
+        patches.__enter__()
 
     def __exit__(self, *exc: object) -> None:
-        _of_scopes().__exit__(*exc)
+        self._make().__exit__(*exc)
         _of_both().__exit__(*exc)
 
 
-@final
-class _FlaxTape:
-    """A context manager that lets gradient tapes follow variables made outside."""
-
-    def __enter__(self) -> None:
-        _of_both().__enter__()
-        _of_tapes().__enter__()
-
-    def __exit__(self, *exc: object) -> None:
-        _of_tapes().__exit__(*exc)
-        _of_both().__exit__(*exc)
-
-
-HOOKS = library_hooks.LibraryHooks(_FlaxScope(), _FlaxTape(), saving.STATE_FINDER)
+HOOKS = library_hooks.LibraryHooks(
+    _FlaxPatches(_of_scopes), _FlaxPatches(_of_tapes), saving.STATE_FINDER
+)

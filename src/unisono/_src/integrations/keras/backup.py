@@ -17,8 +17,11 @@ from unisono._src.integrations.keras import (
     saving,
 )
 from unisono._src.integrations.keras.internals import KerasVariable
-from unisono._src.saving.checkpoint import checkpoint as checkpoints
-from unisono._src.saving.checkpoint import manager, worker_meeting
+from unisono._src.saving.checkpoint import (
+    checkpoint as checkpoints,
+    manager,
+    worker_meeting,
+)
 
 
 class BackupAndRestore(keras.callbacks.Callback):

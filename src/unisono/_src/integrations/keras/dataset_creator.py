@@ -47,10 +47,9 @@ class DatasetCreator:
 
     def __call__(self, input_context: InputContext) -> Dataset:
         """Returns the dataset of a worker."""
-        made: Dataset = pipelines.dataset_functions.call_dataset_fn(
+        return pipelines.dataset_functions.call_dataset_fn(
             self.dataset_fn, input_context
         )
-        return made
 
 
 publish("unisono.keras.utils.experimental", DatasetCreator)

@@ -91,7 +91,8 @@ def find_inputs(model: KerasModel) -> dict[str, object]:
     if isinstance(model, internals.Functional):
         # What the program has declared, as the functional model takes it.
         declared = internals.declared_inputs(model)
-        return {"inputs": keras.tree.map_structure(_to_spec, declared)}
+        found = keras.tree.map_structure(specs.TensorSpec.from_tensor, declared)
+        return {"inputs": found}
     if isinstance(model, keras.Sequential):
         (one,) = model.inputs
         return {"inputs": _free_batch(one.shape, one.dtype)}
@@ -103,10 +104,6 @@ def find_inputs(model: KerasModel) -> dict[str, object]:
         names = ["inputs"]
     found = (_map_shapes(shape, model.input_dtype) for shape in shapes.values())
     return dict(zip(names, found, strict=True))
-
-
-def _to_spec(tensor: keras.KerasTensor) -> specs.TensorSpec:
-    return specs.TensorSpec(tensor.shape, tensor.dtype)
 
 
 def _free_batch(shape: Sequence[int | None], dtype: str) -> specs.TensorSpec:

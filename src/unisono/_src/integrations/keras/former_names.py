@@ -212,17 +212,7 @@ def _minimize(
 
     The loss is a number that `tape` has recorded, or a function that returns it.
     """
-    if tape is None and not callable(loss):
-        raise ValueError(
-            "`tape` is required when a `Tensor` loss is passed. Received: "
-            f"loss={loss}, tape={tape}."
-        )
-    tape = tape or gradient_tape.GradientTape()
-    if callable(loss):
-        with tape:
-            loss = loss()
-    variables = list(var_list() if callable(var_list) else var_list)
-    found = tape.gradient(loss, variables)
+    found, variables = gradient_tape.differentiate_loss(loss, var_list, tape)
     return self.apply_gradients(zip(found, variables, strict=True))
 
 

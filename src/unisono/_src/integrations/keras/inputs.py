@@ -94,7 +94,12 @@ class DatasetAdapter(internals.DataAdapter):
 
     Attributes:
         is_common: whether all workers read the same batches.
+        num_batches: the number of batches, or None if it is not known.
     """
+
+    num_batches: int | None = None
+    # The sizes are not known before a batch is read.
+    batch_size = has_partial_batch = partial_batch_size = None
 
     def __init__(
         self, source: _Dataset, class_weight: dict[int, float] | None = None
@@ -118,7 +123,7 @@ class DatasetAdapter(internals.DataAdapter):
             is_spread and self._reading is not None and self._reading.is_common
         )
         self.is_common = not is_spread or self._reads_whole
-        self._size = size if size >= 0 and self.is_common else None
+        self.num_batches = size if size >= 0 and self.is_common else None
 
     @functools.cached_property
     def orders(self) -> Orders:
@@ -167,23 +172,6 @@ class DatasetAdapter(internals.DataAdapter):
             )
         weight = internals.class_weight_to_sample_weights(y, self._class_weight)
         return x, y, weight
-
-    @property
-    def num_batches(self) -> int | None:
-        """The number of batches, or None if it is not known."""
-        return self._size
-
-    @property
-    def batch_size(self) -> None:
-        """None: the size is not known before a batch is read."""
-
-    @property
-    def has_partial_batch(self) -> None:
-        """None: it is not known before the dataset is read."""
-
-    @property
-    def partial_batch_size(self) -> None:
-        """None: the size is not known before the dataset is read."""
 
 
 def _join(x: distributed.PerReplica, topology: Topology) -> jax.Array | np.ndarray:

@@ -293,9 +293,10 @@ def give_input(callbacks: Sequence[InputTaker], adapter: InputPosition) -> None:
 
 def _share_randomness() -> None:
     """Set the random generators of all workers to the state of the chief's."""
-    meeting = worker_meeting.Meeting("the order of the examples of an epoch")
-    told = meeting.broadcast_from_chief(json.dumps(_randomness.get_state()))
-    meeting.end()
+    told = worker_meeting.ask_chief(
+        "the order of the examples of an epoch",
+        lambda: json.dumps(_randomness.get_state()),
+    )
     _randomness.set_state(json.loads(told))
 
 

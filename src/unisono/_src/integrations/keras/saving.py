@@ -11,9 +11,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, TypeVar, final
+from typing import Any, TypeVar, final
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +22,7 @@ from jax.typing import ArrayLike
 
 from unisono._src.execution import function
 from unisono._src.foundation import library_hooks
+from unisono._src.integrations import kept_variables
 from unisono._src.integrations.keras import exporting, internals
 from unisono._src.integrations.keras.internals import (
     KerasLayer,
@@ -110,42 +110,16 @@ class _SavedKerasVariable(library_hooks.LibraryVariable):
         return exporting.lend(self.owner)
 
 
-# The object for each variable, by the variable's id, so that a variable that two paths
-# lead to is saved once. An entry holds its variable, so its id cannot be given away.
-_known: weakref.WeakValueDictionary[int, _SavedKerasVariable] = (
-    weakref.WeakValueDictionary()
-)
-
-
-def _hold(variable: KerasVariable) -> _SavedKerasVariable:
-    """Return the object that stands for a variable."""
-    found = _known.get(id(variable))
-    if found is None:
-        found = _known[id(variable)] = _SavedKerasVariable(variable)
-    return found
-
-
 # Names.
 
 
-@final
-class _UniqueNames(Generic[T]):
-    """A dict that numbers names that occur again.
-
-    Attributes:
-        found: the objects by their names.
-    """
-
-    def __init__(self) -> None:
-        self.found: dict[str, T] = {}
-
-    def add(self, name: str, obj: T) -> None:
-        """Add an object under a name, or under the name with the first free number."""
-        chosen, number = name, 0
-        while chosen in self.found:
-            number += 1
-            chosen = f"{name}_{number}"
-        self.found[chosen] = obj
+def _add(names: dict[str, T], name: str, obj: T) -> None:
+    """Add an object under a name, or under the name with the first free number."""
+    chosen, number = name, 0
+    while chosen in names:
+        number += 1
+        chosen = f"{name}_{number}"
+    names[chosen] = obj
 
 
 def _own_name(obj: object) -> str:
@@ -157,10 +131,10 @@ def _own_name(obj: object) -> str:
 
 def name_objects(objects: Iterable[T]) -> dict[str, T]:
     """Return objects by names that are equal in every process."""
-    names: _UniqueNames[T] = _UniqueNames()
+    names: dict[str, T] = {}
     for obj in objects:
-        names.add(_own_name(obj), obj)
-    return names.found
+        _add(names, _own_name(obj), obj)
+    return names
 
 
 def _has_state(value: object) -> bool:
@@ -173,7 +147,7 @@ def _has_state(value: object) -> bool:
 
 
 def _add_variables(
-    names: _UniqueNames[object], obj: object, variables: Iterable[KerasVariable]
+    names: dict[str, object], obj: object, variables: Iterable[KerasVariable]
 ) -> None:
     """Add variables under the names of their attributes, else under their own names."""
     attributes = {
@@ -183,29 +157,29 @@ def _add_variables(
     }
     for variable in variables:
         chosen = "variable" if _AUTOMATIC.fullmatch(variable.name) else variable.name
-        names.add(attributes.get(id(variable), chosen), variable)
+        _add(names, attributes.get(id(variable), chosen), variable)
 
 
-def _add_attributes(names: _UniqueNames[object], obj: object) -> None:
+def _add_attributes(names: dict[str, object], obj: object) -> None:
     """Add the objects with state, other than variables, that attributes refer to."""
     for name, value in vars(obj).items():
         if name in _INTERNAL or isinstance(value, keras.Variable):
             continue
         if _has_state(value):
-            names.add(name.lstrip("_"), value)
+            _add(names, name.lstrip("_"), value)
 
 
 # Kinds of objects.
 
 
 def _layer_children(layer: KerasLayer) -> dict[str, object]:
-    names: _UniqueNames[object] = _UniqueNames()
+    names: dict[str, object] = {}
     _add_variables(names, layer, internals.own_variables(layer))
     _add_attributes(names, layer)
     if _own_layers(layer):
         branch = library_hooks.Branch(layer, lambda: name_objects(_own_layers(layer)))
-        names.add("layers", branch)
-    return names.found
+        _add(names, "layers", branch)
+    return names
 
 
 def _own_layers(layer: KerasLayer) -> list[KerasLayer]:
@@ -228,22 +202,22 @@ def _flatten_layers(value: object) -> list[KerasLayer]:
 
 
 def _optimizer_children(optimizer: KerasOptimizer) -> dict[str, object]:
-    names: _UniqueNames[object] = _UniqueNames()
+    names: dict[str, object] = {}
     reached: set[int] = set()
     for name, value in vars(optimizer).items():
         if name in _INTERNAL:
             continue
         if isinstance(value, keras.Variable | internals.BaseOptimizer):
-            names.add(name.lstrip("_"), value)
+            _add(names, name.lstrip("_"), value)
             reached |= {id(value)}
         elif _has_state(value):
             reached |= set(map(id, _slots(value).values()))
             slots = library_hooks.Branch(optimizer, functools.partial(_slots, value))
-            names.add(name.lstrip("_"), slots)
+            _add(names, name.lstrip("_"), slots)
     for variable in internals.own_state(optimizer):
         if id(variable) not in reached:
-            names.add("variable", variable)
-    return names.found
+            _add(names, "variable", variable)
+    return names
 
 
 def _slots(value: Sequence[object] | dict[Any, object]) -> dict[str, object]:
@@ -255,10 +229,10 @@ def _slots(value: Sequence[object] | dict[Any, object]) -> dict[str, object]:
 def _metric_children(metric: KerasMetric) -> dict[str, object]:
     if isinstance(metric, internals.CompileMetrics):
         return name_objects(metric.metrics)
-    names: _UniqueNames[object] = _UniqueNames()
+    names: dict[str, object] = {}
     _add_variables(names, metric, internals.own_state(metric))
     _add_attributes(names, metric)
-    return names.found
+    return names
 
 
 @final
@@ -269,7 +243,7 @@ class _KerasStateFinder(library_hooks.StateFinder):
         self, obj: object
     ) -> library_hooks.LibraryVariable | dict[str, object] | None:
         if isinstance(obj, keras.Variable):
-            return _hold(obj)
+            return kept_variables.hold(_SavedKerasVariable, obj)
         if isinstance(obj, keras.Model):
             _sync(obj)
         if isinstance(obj, keras.Layer):
@@ -294,11 +268,7 @@ class _KerasStateFinder(library_hooks.StateFinder):
             return
         optimizer = getattr(obj, "optimizer", None)
         if optimizer is not None and not optimizer.built and obj.trainable_variables:
-            strategy = obj.__dict__.get("distribute_strategy")
-            if strategy is None:
-                optimizer.build(obj.trainable_variables)
-                return
-            with strategy.scope():
+            with _enter_scope(obj):
                 optimizer.build(obj.trainable_variables)
 
     def watch(self, obj: object, then: Callable[[], None]) -> None:
@@ -316,12 +286,14 @@ def _sync(model: KerasModel) -> None:
     """Let a running `fit` store the values of its latest step in the variables."""
     if internals.has_weights(model):
         return
+    with _enter_scope(model):
+        model.jax_state_sync()
+
+
+def _enter_scope(model: KerasModel) -> contextlib.AbstractContextManager[object]:
+    """Return the scope of a model's strategy; a block without one if it has none."""
     strategy = model.__dict__.get("distribute_strategy")
-    if strategy is None:
-        model.jax_state_sync()
-        return
-    with strategy.scope():
-        model.jax_state_sync()
+    return contextlib.nullcontext() if strategy is None else strategy.scope()
 
 
 @final

@@ -184,5 +184,4 @@ def wrap_epoch_end(original: Callable[..., None]) -> Callable[..., None]:
 
 def _find_agreement(callbacks: CallbackList) -> Agreement | None:
     model = internals.model_of(callbacks)
-    found: Agreement | None = getattr(model, "__dict__", {}).get(_AGREEMENT)
-    return found
+    return getattr(model, "__dict__", {}).get(_AGREEMENT)

@@ -18,10 +18,11 @@ import numpy as np
 from unisono._src.foundation import public_names
 from unisono._src.foundation.tensorflow_names import everyday
 from unisono._src.integrations.keras import internals
-from unisono._src.ops import MODULES
 
 KerasTensor: type = keras.KerasTensor
 _LISTS = (list, tuple)
+# The public modules that have functions of arrays.
+_MODULES = ("unisono", "unisono.linalg", "unisono.math", "unisono.nn")
 _SIZES = ("rank", "shape", "shape_n", "size")
 
 # TensorFlow's path -> the function for arrays.
@@ -111,15 +112,15 @@ def _wrap(path: str, function: Callable[..., object]) -> Callable[..., object]:
 def install() -> None:
     """Lets the public names of functions of arrays take symbolic tensors."""
     made: dict[Callable[..., object], Callable[..., object]] = {}
-    for module_name, everyday_modules in MODULES.items():
-        for where in everyday_modules:
-            importlib.import_module(where)
-        module = importlib.import_module(module_name)
-        for name, entry in everyday.names_in(module_name).items():
+    modules = [importlib.import_module(name) for name in _MODULES]
+    for module in modules:
+        dir(module)  # It loads the functions, some of them for another module, too.
+    for module in modules:
+        for name, entry in everyday.names_in(module.__name__).items():
             function = entry.value
             if not entry.is_of_arrays or not callable(function):
                 continue
-            _functions[f"{module_name}.{name}".partition(".")[2]] = function
+            _functions[f"{module.__name__}.{name}".partition(".")[2]] = function
             if function not in made:
                 made[function] = _wrap(entry.path, function)
             setattr(module, name, made[function])

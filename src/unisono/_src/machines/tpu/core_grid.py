@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from unisono._src.foundation import messages
-from unisono._src.foundation.public_names import publish
 
 # The axes x, y and z of the chips, and the core of a chip.
 RANK = 4
@@ -227,6 +226,3 @@ def _malformed_error() -> ValueError:
     return ValueError(
         "These are not the bytes of a topology; pass the result of its `serialized`."
     )
-
-
-publish("unisono.tpu.experimental", Topology=TPUTopology)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from unisono._src.foundation.public_names import publish
 from unisono._src.machines.tpu.core_grid import TPUTopology
 
 
@@ -312,6 +311,3 @@ def _walk_rectangle(width: int, height: int) -> list[tuple[int, int]]:
         columns = range(1, width)
         found += [(c, row) for c in (columns if row % 2 == 0 else reversed(columns))]
     return [*found, *((0, row) for row in range(height - 1, 0, -1))]
-
-
-publish("unisono.tpu.experimental", DeviceAssignment)

@@ -17,7 +17,6 @@ import numpy as np
 
 from unisono._src.foundation import errors
 from unisono._src.foundation.options import VariableAggregation
-from unisono._src.foundation.public_names import publish
 from unisono._src.machines import forks
 from unisono._src.saving.checkpoint import (
     background,
@@ -142,13 +141,7 @@ class InitializationOnlyStatus(LoadStatus):
         """Raises `AssertionError`, because nothing was restored."""
         raise AssertionError(_NOTHING)
 
-    def assert_existing_objects_matched(self) -> InitializationOnlyStatus:
-        """Raises `AssertionError`, because nothing was restored."""
-        raise AssertionError(_NOTHING)
-
-    def assert_nontrivial_match(self) -> InitializationOnlyStatus:
-        """Raises `AssertionError`, because nothing was restored."""
-        raise AssertionError(_NOTHING)
+    assert_existing_objects_matched = assert_nontrivial_match = assert_consumed
 
     def expect_partial(self) -> InitializationOnlyStatus:
         """Does nothing, because there are no values that could be left."""
@@ -611,5 +604,4 @@ def last_status(checkpoint: Checkpoint) -> CheckpointLoadStatus | None:
     return CheckpointLoadStatus(found[-1]) if found else None
 
 
-publish("unisono.train", Checkpoint, CheckpointOptions)
 forks.refuse(Checkpoint, "save", "write", "restore", "read")

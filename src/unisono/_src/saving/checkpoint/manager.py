@@ -15,9 +15,12 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from unisono._src.foundation import errors, whole_numbers
-from unisono._src.foundation.public_names import publish
-from unisono._src.saving.checkpoint import checkpoint as checkpoints
-from unisono._src.saving.checkpoint import restore_values, snapshot, worker_meeting
+from unisono._src.saving.checkpoint import (
+    checkpoint as checkpoints,
+    restore_values,
+    snapshot,
+    worker_meeting,
+)
 from unisono._src.saving.checkpoint.checkpoint import Checkpoint, CheckpointOptions
 from unisono._src.saving.format import checkpoint_directory, checksummed_files, manifest
 from unisono._src.state.variables import Variable
@@ -313,13 +316,11 @@ class CheckpointManager:
         Files may become visible to workers at different moments, so that each could
         find another one.
         """
-        meeting = worker_meeting.Meeting("a look for the latest checkpoint")
-        with meeting.share_failure():
-            # Only the chief looks: every file is read to be verified.
-            own = self.latest_checkpoint if worker_meeting.is_writer() else None
         # The name alone: workers may see the directory under different paths.
-        name = meeting.broadcast_from_chief(os.path.basename(own or ""))
-        meeting.end()
+        name = worker_meeting.ask_chief(
+            "a look for the latest checkpoint",
+            lambda: os.path.basename(self.latest_checkpoint or ""),
+        )
         return os.path.join(self._directory, name) if name else None
 
     def _check_nothing_there(self) -> None:
@@ -403,6 +404,3 @@ def leave_others(manager: CheckpointManager) -> CheckpointManager:
     # Private, because programs see the class.
     manager._found = frozenset()  # noqa: SLF001
     return manager
-
-
-publish("unisono.train", CheckpointManager)

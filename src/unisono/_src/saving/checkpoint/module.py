@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from unisono._src.foundation import ambient
-from unisono._src.foundation.public_names import publish
 from unisono._src.ops.name_scope import name_scope
 from unisono._src.saving.checkpoint import deferred_restore, object_graph
 from unisono._src.saving.checkpoint.variable_parts import VariableInParts
@@ -156,6 +155,3 @@ class Module(deferred_restore.DeferredRestoreMixin):
 
     def _objects_below(self) -> list[Any]:
         return [found.obj for found in object_graph.walk(self)[1:]]
-
-
-publish("unisono", Module)

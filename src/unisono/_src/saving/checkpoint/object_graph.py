@@ -53,11 +53,11 @@ _NEVER_STATE = (
 @final
 @dataclasses.dataclass(frozen=True)
 class StateSlot:
-    """The place where a parent holds a child.
+    """The place where a parent holds a child, or an object its state.
 
     Attributes:
-        get: returns the child.
-        put: replaces the child.
+        get: returns the child, or the state as plain data.
+        put: replaces it.
     """
 
     get: Callable[[], Any]
@@ -101,34 +101,20 @@ def fixed_slot(value: object) -> StateSlot:
     return StateSlot(lambda: value, put)
 
 
-@final
-class Stateful:
-    """The functions of an object that return and set its state as plain data.
-
-    Args:
-        give: returns the state.
-        take: sets the state.
-    """
-
-    def __init__(self, give: Callable[[], Any], take: Callable[[Any], None]) -> None:
-        self.give = give
-        self.take = take
-
-
-def as_stateful(obj: object) -> Stateful | None:
+def as_stateful(obj: object) -> StateSlot | None:
     """Returns how to get and set an object's state as plain data, or None."""
     if isinstance(obj, np.random.Generator):
         source: Any = obj.bit_generator
-        return Stateful(
+        return StateSlot(
             lambda: source.state, lambda state: setattr(source, "state", state)
         )
     # Both kinds of generators tell a state of plain data, under other names.
     if isinstance(obj, random.Random):
-        return Stateful(obj.getstate, obj.setstate)
+        return StateSlot(obj.getstate, obj.setstate)
     if isinstance(obj, _NEVER_STATE):
         return None
-    give, take = getattr(obj, "get_state", None), getattr(obj, "set_state", None)
-    return Stateful(give, take) if callable(give) and callable(take) else None
+    get, put = getattr(obj, "get_state", None), getattr(obj, "set_state", None)
+    return StateSlot(get, put) if callable(get) and callable(put) else None
 
 
 def needs_other_threads(obj: object) -> bool:

@@ -10,7 +10,6 @@ import jax
 import numpy as np
 
 from unisono._src.foundation import dtypes, errors
-from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import (
     array_io,
     object_graph,
@@ -206,13 +205,3 @@ def load_checkpoint(ckpt_dir_or_file: PathLike) -> CheckpointReader:
     ['epoch/.ATTRIBUTES/PYTHON_VALUE', 'save_counter/.ATTRIBUTES/VARIABLE_VALUE']
     """
     return CheckpointReader(ckpt_dir_or_file)
-
-
-publish(
-    "unisono.train",
-    CheckpointReader,
-    latest_checkpoint,
-    list_variables,
-    load_checkpoint,
-    load_variable,
-)

@@ -176,7 +176,7 @@ def set_value(entry: Entry, slot: StateSlot, array: object) -> None:
     if entry.kind == manifest.STATE:
         source = object_graph.as_stateful(obj)
         assert source is not None
-        source.take(_own_data(entry))
+        source.put(_own_data(entry))
     elif entry.kind == manifest.PLAIN:
         _set_plain(_own_data(entry), obj, slot)
     else:
@@ -260,8 +260,7 @@ def assign(variable: Variable, value: Any) -> None:
     if cell.array is None and frames.frame().is_compiled:
         frames.frame().create(cell, _first_value(variable, value))
         return
-    before = ambient.swap(ambient.ROOT)
-    try:
+    with ambient.enter(ambient.ROOT):
         if cell.policy is Policy.ON_READ or variable.replica_index is not None:
             variable.assign(value, read_value=False)
         else:
@@ -269,8 +268,6 @@ def assign(variable: Variable, value: Any) -> None:
             # default device.
             is_placed = cell.sharding is not None
             frames.EAGER.set_whole(cell, value if is_placed else jnp.asarray(value))
-    finally:
-        ambient.swap(before)
 
 
 def _first_value(variable: Variable, value: object) -> Any:

@@ -61,9 +61,8 @@ class Snapshot:
     held: server_values.ServerStateSnapshot
 
 
-@contextlib.contextmanager
-def leave_scopes() -> Iterator[None]:
-    """Runs a block as if it were outside every scope and replica.
+def leave_scopes() -> contextlib.AbstractContextManager[None]:
+    """Returns a block that runs as if it were outside every scope and replica.
 
     Inside a replica a variable would be that replica's copy; a checkpoint needs the
     whole variable.
@@ -76,11 +75,7 @@ def leave_scopes() -> Iterator[None]:
             "A checkpoint cannot be saved or restored inside a unisono.function: that "
             "would happen once, when it is traced. Do it between the calls."
         )
-    before = ambient.swap(ambient.ROOT)
-    try:
-        yield
-    finally:
-        ambient.swap(before)
+    return ambient.enter(ambient.ROOT)
 
 
 def take(
@@ -152,8 +147,7 @@ def find_mark(obj: object) -> Callable[[Any], Any] | None:
 
     None if each worker has a state of its own.
     """
-    found: Callable[[Any], Any] | None = getattr(obj, "_checkpoint_mark", None)
-    return found
+    return getattr(obj, "_checkpoint_mark", None)
 
 
 def _check_same_objects(
@@ -263,7 +257,7 @@ def _make_state_entry(item: object_graph.FoundObject) -> Entry:
     source = object_graph.as_stateful(item.obj)
     assert source is not None
     what = f"The state of {item} ({type(item.obj).__name__})"
-    return Entry(manifest.STATE, value=plain_data.encode(source.give(), what))
+    return Entry(manifest.STATE, value=plain_data.encode(source.get(), what))
 
 
 def _make_entry(

@@ -50,13 +50,10 @@ class VariableInParts(library_hooks.LibraryVariable):
     def assign(self, value: object) -> None:
         """Gives each part its rows."""
         array = np.asarray(value)
-        before = ambient.swap(ambient.ROOT)
-        try:
+        with ambient.enter(ambient.ROOT):
             for v, offset in zip(self.owner.variables, self.owner.offsets, strict=True):
                 part = array[offset : offset + v.shape[0]]
                 assignment.assign(v, assignment.REPLACE, part, False)
-        finally:
-            ambient.swap(before)
 
     @contextlib.contextmanager
     def lend(self) -> Iterator[Variable]:

@@ -14,7 +14,7 @@ import hashlib
 import itertools
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, final
 
 from unisono._src.foundation import errors
@@ -212,6 +212,21 @@ class Meeting:
                     "a note of another kind than expected"
                 )
         return found
+
+
+def ask_chief(what: str, find: Callable[[], str]) -> str:
+    """Returns on every worker the text that a function returns on the chief.
+
+    Args:
+        what: what the workers meet for, for messages.
+        find: the function, which the chief alone calls.
+    """
+    meeting = Meeting(what)
+    with meeting.share_failure():
+        own = find() if is_writer() else ""
+    found = meeting.broadcast_from_chief(own)
+    meeting.end()
+    return found
 
 
 def _describe(error: BaseException) -> str:

@@ -16,7 +16,6 @@ from jax import export
 from unisono._src.execution import specs
 from unisono._src.foundation import ambient, errors, wide_numbers
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
-from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import (
     array_io,
     deferred_restore,
@@ -336,7 +335,7 @@ def load(
     functions: dict[int, dict[str, LoadedFunction]] = collections.defaultdict(dict)
     # The objects need the dicts of their functions, and the functions the variables of
     # the objects: the dicts are made first and filled below.
-    made = _Builder(directory, about, files.entries, files.read, functions).build()
+    made = _build(directory, files, functions)
     root = made[0]
     signatures: dict[str, LoadedSignature] = {}
     for saved, program in zip(about.functions, files.programs, strict=True):
@@ -447,90 +446,73 @@ def _read_program(directory: pathlib.Path, saved: SavedFunction) -> export.Expor
     return found
 
 
-@final
-class _Builder:
-    """Makes the objects of a model.
+def _build(
+    directory: pathlib.Path,
+    files: _ModelFiles,
+    functions: dict[int, dict[str, LoadedFunction]],
+) -> list[Any]:
+    """Returns every object of a model, by number.
 
     Args:
         directory: the directory of the model, for messages.
-        about: the description of the model.
-        entries: the entries of the values, by the number of the object.
-        read: the arrays, by the names that entries give them.
+        files: the content of its files.
         functions: gives each object, by number, the dict that will hold its functions.
     """
-
-    def __init__(
-        self,
-        directory: pathlib.Path,
-        about: ModelDescription,
-        entries: dict[int, Entry],
-        read: dict[str, Any],
-        functions: dict[int, dict[str, LoadedFunction]],
-    ) -> None:
-        self._directory = directory
-        self._about = about
-        self._entries = entries
-        self._read = read
-        self._functions = functions
-
-    def build(self) -> list[Any]:
-        """Returns every object, by number."""
-        items = self._about.items
-        made: list[Any] = [None] * len(items)
-        for i, item in enumerate(items):
-            if item.kind == model_description.LEAF:
-                made[i] = self._make_leaf(i, item)
-            elif item.kind == model_description.OBJECT:
-                made[i] = LoadedObject(self._functions[i])
-        makers: dict[str, Callable[..., Any]] = {
-            model_description.LIST: lambda c: list(c.values()),
-            model_description.TUPLE: lambda c: tuple(c.values()),
-            model_description.DICT: dict,
-        }
-        # Objects are numbered from the root down. In reverse order the contents of a
-        # container exist before the container.
-        for i in reversed(range(len(items))):
-            item = items[i]
-            below = {name: made[child] for name, child in item.children.items()}
-            if item.kind in makers:
-                made[i] = makers[item.kind](below)
-            elif item.kind == model_description.OBJECT:
-                for name, child in below.items():
-                    # Past `DeferredRestoreMixin`: nothing waits for these attributes.
-                    object.__setattr__(made[i], name, child)
-        return made
-
-    def _make_leaf(self, number: int, item: Item) -> Any:
-        """Returns a variable, an array or plain data.
-
-        Raises:
-            DataLossError: the weights have no such value.
-        """
-        entry = self._entries.get(number)
-        if entry is None:
-            raise signed_text.damage_error(
-                self._directory / model_description.NAME,
-                f"there is no value {item.key}",
-            )
-        if not entry.has_array:
-            return entry.data()
-        array = restore_values.to_array(entry, self._read.get(entry.place))
-        if item.variable is None:
-            return array
-        about = item.variable
-        # The programs take each variable as one array, so no partitioner may cut it.
-        with ambient.push(colocate=remote_state.find_home(ambient.current())):
-            made = Variable(
-                wide_numbers.as_jax(array, None, f"the variable '{about['name']}'"),
-                about["trainable"],
-                name=about["name"],
-                synchronization=VariableSynchronization[about["synchronization"]],
-                aggregation=VariableAggregation[about["aggregation"]],
-            )
-        # The constructor gives every copy of a sync-on-read sum the whole value;
-        # `assign` divides it.
-        restore_values.assign(made, array)
-        return made
+    items = files.about.items
+    made: list[Any] = [None] * len(items)
+    for i, item in enumerate(items):
+        if item.kind == model_description.LEAF:
+            made[i] = _make_leaf(directory, files, i, item)
+        elif item.kind == model_description.OBJECT:
+            made[i] = LoadedObject(functions[i])
+    makers: dict[str, Callable[..., Any]] = {
+        model_description.LIST: lambda c: list(c.values()),
+        model_description.TUPLE: lambda c: tuple(c.values()),
+        model_description.DICT: dict,
+    }
+    # Objects are numbered from the root down. In reverse order the contents of a
+    # container exist before the container.
+    for i in reversed(range(len(items))):
+        item = items[i]
+        below = {name: made[child] for name, child in item.children.items()}
+        if item.kind in makers:
+            made[i] = makers[item.kind](below)
+        elif item.kind == model_description.OBJECT:
+            for name, child in below.items():
+                # Past `DeferredRestoreMixin`: nothing waits for these attributes.
+                object.__setattr__(made[i], name, child)
+    return made
 
 
-publish("unisono.saved_model", LoadOptions, contains_saved_model, load)
+def _make_leaf(
+    directory: pathlib.Path, files: _ModelFiles, number: int, item: Item
+) -> Any:
+    """Returns a variable, an array or plain data.
+
+    Raises:
+        DataLossError: the weights have no such value.
+    """
+    entry = files.entries.get(number)
+    if entry is None:
+        raise signed_text.damage_error(
+            directory / model_description.NAME, f"there is no value {item.key}"
+        )
+    if not entry.has_array:
+        return entry.data()
+    array = restore_values.to_array(entry, files.read.get(entry.place))
+    if item.variable is None:
+        return array
+    about = item.variable
+    # The programs take each variable as one array, so no partitioner may cut it.
+    with ambient.push(colocate=remote_state.find_home(ambient.current())):
+        made = Variable(
+            wide_numbers.as_jax(array, None, f"the variable '{about['name']}'"),
+            about["trainable"],
+            name=about["name"],
+            synchronization=VariableSynchronization[about["synchronization"]],
+            aggregation=VariableAggregation[about["aggregation"]],
+        )
+    # The constructor gives every copy of a sync-on-read sum the whole value; `assign`
+    # divides it.
+    restore_values.assign(made, array)
+    return made

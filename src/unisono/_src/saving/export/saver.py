@@ -14,7 +14,6 @@ from typing import Any
 from unisono._src.execution import function
 from unisono._src.execution.concrete_function import ConcreteFunction
 from unisono._src.foundation import errors, library_hooks
-from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import object_graph, snapshot, worker_meeting
 from unisono._src.saving.export import model_description
 from unisono._src.saving.export.function_exporter import (
@@ -402,6 +401,3 @@ def _write(
         staging.commit()
     finally:
         staging.close()
-
-
-publish("unisono.saved_model", SaveOptions, save)

@@ -93,8 +93,7 @@ def _allocate_aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     memory = np.empty(size + _ALIGNMENT_BYTES, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT_BYTES
-    array: np.ndarray = memory[start : start + size].view(dtype).reshape(shape)
-    return array
+    return memory[start : start + size].view(dtype).reshape(shape)
 
 
 def write_all(directory: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> None:

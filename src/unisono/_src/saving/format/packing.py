@@ -77,5 +77,4 @@ def take_out(entry: Entry, pack: np.ndarray) -> np.ndarray:
     assert entry.at is not None
     # A view would keep the whole pack in memory.
     data = pack[entry.at : entry.at + entry.nbytes].copy()
-    found: np.ndarray = data.view(array_types.parse(entry.dtype)).reshape(entry.shape)
-    return found
+    return data.view(array_types.parse(entry.dtype)).reshape(entry.shape)

@@ -14,7 +14,6 @@ import jax
 from unisono._src.cluster import paused_processes
 from unisono._src.cluster.cluster_tasks import ClusterSpec
 from unisono._src.foundation import errors
-from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices
 from unisono._src.servers.carrier import SERVER, WORKER, Carrier, Handle
 from unisono._src.servers.ray import (
@@ -103,7 +102,7 @@ class RayCarrier(Carrier):
         # From here on `stop` must be able to undo everything,
         # however far the start came.
         self._connection = self._connect(cluster)
-        self._connection.subscribe(self._note_loss)
+        self._connection.listeners.append(self._note_loss)
         try:
             self._wait_for_nodes(cluster)
             self._start_all(cluster)
@@ -308,7 +307,7 @@ class RayCarrier(Carrier):
         for handle in list(self._handles.values()):
             handle.is_closed = True
         self._end_actors(held)
-        held.unsubscribe(self._note_loss)
+        held.listeners.remove(self._note_loss)
         held.close()
         self._probe.release()
 
@@ -350,6 +349,3 @@ def _leave_accelerators() -> None:
     is_chosen = getattr(jax.config, "jax_platforms", None)
     if not devices.is_started() and not is_chosen:
         jax.config.update("jax_platforms", "cpu")
-
-
-publish("unisono.distribute.coordinator", RayCarrier)

@@ -32,6 +32,10 @@ class Connection:
         address: the cluster's address.
         head: the cluster's head node, if it was started for this process.
         is_ours: whether to disconnect from Ray in the end.
+
+    Attributes:
+        listeners: functions to call, in another thread, when the head has ended by
+            itself.
     """
 
     def __init__(self, address: str, head: node.RayNode | None, is_ours: bool) -> None:
@@ -39,7 +43,7 @@ class Connection:
         self._head = head
         self._is_ours = is_ours
         self._users = 1
-        self._listeners: list[Callable[[errors.UnavailableError], None]] = []
+        self.listeners: list[Callable[[errors.UnavailableError], None]] = []
         # Set when the head is found to be gone, and when nobody uses the connection.
         self._loss = threading.Event()
         self._is_closed = False
@@ -64,14 +68,6 @@ class Connection:
     def is_lost(self) -> bool:
         """Whether the head that was started for this process has ended by itself."""
         return self._loss.is_set() and not self._is_closed
-
-    def subscribe(self, listener: Callable[[errors.UnavailableError], None]) -> None:
-        """Calls a function, in another thread, when the head has ended by itself."""
-        self._listeners.append(listener)
-
-    def unsubscribe(self, listener: Callable[[errors.UnavailableError], None]) -> None:
-        """Does not call a function any more."""
-        self._listeners.remove(listener)
 
     def check(self) -> None:
         """Checks that the head is there, before something new is asked of it.
@@ -98,7 +94,7 @@ class Connection:
         self._loss.set()
         if self._is_closed:
             return
-        for listener in list(self._listeners):
+        for listener in list(self.listeners):
             listener(self._lost_error())
         with _lock:
             # Unless the program has gone on to another cluster.

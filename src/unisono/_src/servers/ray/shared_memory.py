@@ -39,16 +39,15 @@ class SegmentPlace(NamedTuple):
 
 @final
 class Segment:
-    """Memory of this process that others may read and write."""
+    """Memory of this process that others may read and write.
+
+    Attributes:
+        place: where other processes find it; None while it is empty.
+    """
 
     def __init__(self) -> None:
         self._memory: np.ndarray | None = None
-        self._place: SegmentPlace | None = None
-
-    @property
-    def place(self) -> SegmentPlace | None:
-        """Where other processes find it; None while it is empty."""
-        return self._place
+        self.place: SegmentPlace | None = None
 
     @property
     def memory(self) -> np.ndarray:
@@ -58,7 +57,7 @@ class Segment:
 
     def reserve(self, size: int) -> None:
         """Makes it hold at least `size` bytes; its content is lost if it grows."""
-        if self._place is not None and size <= self._place.size:
+        if self.place is not None and size <= self.place.size:
             return
         self.release()
         size = -(-size // _STEP) * _STEP
@@ -66,18 +65,18 @@ class Segment:
         os.ftruncate(descriptor, size)
         # The array keeps the mapping, which stays valid when the descriptor is closed.
         self._memory = np.frombuffer(mmap.mmap(descriptor, size), np.uint8)
-        self._place = SegmentPlace(os.getpid(), descriptor, secrets.token_hex(8), size)
+        self.place = SegmentPlace(os.getpid(), descriptor, secrets.token_hex(8), size)
 
     def release(self) -> None:
         """Gives the memory back."""
-        if self._place is not None:
-            os.close(self._place.descriptor)
-        self._memory = self._place = None
+        if self.place is not None:
+            os.close(self.place.descriptor)
+        self._memory = self.place = None
 
     def __del__(self) -> None:
         # At the end of the interpreter the module `os` may be gone already, and an
         # object whose `__init__` has raised has no attributes.
-        if os is not None and hasattr(self, "_place"):
+        if os is not None and hasattr(self, "place"):
             self.release()
 
 

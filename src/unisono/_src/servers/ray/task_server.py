@@ -17,7 +17,6 @@ from unisono._src.cluster import untrusted
 from unisono._src.cluster.cluster_tasks import ClusterSpec
 from unisono._src.cluster.session_config import ConfigProto
 from unisono._src.foundation import errors
-from unisono._src.foundation.public_names import publish
 from unisono._src.servers.ray import connection, library, node
 
 _log = logging.getLogger("unisono")
@@ -290,6 +289,3 @@ def _find_task(
             f"task_index is {untrusted.excerpt(index)}; '{job}' has tasks {indices}."
         )
     return job, index
-
-
-publish("unisono.distribute", Server)
