@@ -1,48 +1,26 @@
 """The exceptions that this package raises, under ``tf.errors``' names where it can."""
 
-import typing as _typing
-
-from unisono._src.execution.traced_values import OperatorNotAllowedInGraphError
+from unisono._src.execution.traced_values import (
+    OperatorNotAllowedInGraphError as OperatorNotAllowedInGraphError,
+)
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.foundation.errors import (
-    AlreadyExistsError,
-    CancelledError,
-    DataLossError,
-    DeadlineExceededError,
-    FailedPreconditionError,
-    InvalidArgumentError,
-    LaunchError,
-    NotFoundError,
-    OutOfRangeError,
-    SaveError,
-    UnavailableError,
-    WorkerError,
-    WorkerFailedError,
-    WorkerLostError,
-    WorkerMismatchError,
-    WorkerStalledError,
+    AlreadyExistsError as AlreadyExistsError,
+    CancelledError as CancelledError,
+    DataLossError as DataLossError,
+    DeadlineExceededError as DeadlineExceededError,
+    FailedPreconditionError as FailedPreconditionError,
+    InvalidArgumentError as InvalidArgumentError,
+    LaunchError as LaunchError,
+    NotFoundError as NotFoundError,
+    OutOfRangeError as OutOfRangeError,
+    SaveError as SaveError,
+    UnavailableError as UnavailableError,
+    WorkerError as WorkerError,
+    WorkerFailedError as WorkerFailedError,
+    WorkerLostError as WorkerLostError,
+    WorkerMismatchError as WorkerMismatchError,
+    WorkerStalledError as WorkerStalledError,
 )
 
-# Tells what to write for TensorFlow's names that are not here.
-if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.errors", {})
-
-__all__ = [
-    "AlreadyExistsError",
-    "CancelledError",
-    "DataLossError",
-    "DeadlineExceededError",
-    "FailedPreconditionError",
-    "InvalidArgumentError",
-    "LaunchError",
-    "NotFoundError",
-    "OperatorNotAllowedInGraphError",
-    "OutOfRangeError",
-    "SaveError",
-    "UnavailableError",
-    "WorkerError",
-    "WorkerFailedError",
-    "WorkerLostError",
-    "WorkerMismatchError",
-    "WorkerStalledError",
-]
+_lazy_names.serve(__name__)

@@ -1,12 +1,6 @@
 """`Optional`, an element or none, under its name in ``tf.experimental``."""
 
-import typing as _typing
-
 from unisono._src.foundation import lazy_names as _lazy_names
-from unisono._src.input.api.iterators import Optional
+from unisono._src.input.api.iterators import Optional as Optional
 
-# Tells what to write for TensorFlow's names that are not here.
-if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.experimental", {})
-
-__all__ = ["Optional"]
+_lazy_names.serve(__name__)

@@ -3,100 +3,58 @@
 import typing as _typing
 
 from unisono._src.foundation import lazy_names as _lazy_names
+from unisono._src.training import metrics as _metrics
 from unisono._src.training.metrics import (
-    Mean,
-    MeanMetricWrapper,
-    Metric,
-    RootMeanSquaredError,
-    Sum,
+    Mean as Mean,
+    MeanMetricWrapper as MeanMetricWrapper,
+    Metric as Metric,
+    RootMeanSquaredError as RootMeanSquaredError,
+    Sum as Sum,
 )
-from unisono._src.training.metrics import accuracy as Accuracy
-from unisono._src.training.metrics import binary_accuracy as BinaryAccuracy
-from unisono._src.training.metrics import categorical_accuracy as CategoricalAccuracy
-from unisono._src.training.metrics import mean_absolute_error as MeanAbsoluteError
-from unisono._src.training.metrics import mean_squared_error as MeanSquaredError
-from unisono._src.training.metrics import (
-    sparse_categorical_accuracy as SparseCategoricalAccuracy,
-)
-
-if _typing.TYPE_CHECKING:
-    from unisono.keras.metrics import AUC as AUC
-    from unisono.keras.metrics import BinaryCrossentropy as BinaryCrossentropy
-    from unisono.keras.metrics import BinaryIoU as BinaryIoU
-    from unisono.keras.metrics import CategoricalCrossentropy as CategoricalCrossentropy
-    from unisono.keras.metrics import CategoricalHinge as CategoricalHinge
-    from unisono.keras.metrics import CosineSimilarity as CosineSimilarity
-    from unisono.keras.metrics import F1Score as F1Score
-    from unisono.keras.metrics import FalseNegatives as FalseNegatives
-    from unisono.keras.metrics import FalsePositives as FalsePositives
-    from unisono.keras.metrics import FBetaScore as FBetaScore
-    from unisono.keras.metrics import Hinge as Hinge
-    from unisono.keras.metrics import IoU as IoU
-    from unisono.keras.metrics import KLDivergence as KLDivergence
-    from unisono.keras.metrics import LogCoshError as LogCoshError
-    from unisono.keras.metrics import (
-        MeanAbsolutePercentageError as MeanAbsolutePercentageError,
-    )
-    from unisono.keras.metrics import MeanIoU as MeanIoU
-    from unisono.keras.metrics import (
-        MeanSquaredLogarithmicError as MeanSquaredLogarithmicError,
-    )
-    from unisono.keras.metrics import OneHotIoU as OneHotIoU
-    from unisono.keras.metrics import OneHotMeanIoU as OneHotMeanIoU
-    from unisono.keras.metrics import Poisson as Poisson
-    from unisono.keras.metrics import Precision as Precision
-    from unisono.keras.metrics import PrecisionAtRecall as PrecisionAtRecall
-    from unisono.keras.metrics import R2Score as R2Score
-    from unisono.keras.metrics import Recall as Recall
-    from unisono.keras.metrics import RecallAtPrecision as RecallAtPrecision
-    from unisono.keras.metrics import (
-        SensitivityAtSpecificity as SensitivityAtSpecificity,
-    )
-    from unisono.keras.metrics import (
-        SparseCategoricalCrossentropy as SparseCategoricalCrossentropy,
-    )
-    from unisono.keras.metrics import (
-        SparseTopKCategoricalAccuracy as SparseTopKCategoricalAccuracy,
-    )
-    from unisono.keras.metrics import (
-        SpecificityAtSensitivity as SpecificityAtSensitivity,
-    )
-    from unisono.keras.metrics import SquaredHinge as SquaredHinge
-    from unisono.keras.metrics import TopKCategoricalAccuracy as TopKCategoricalAccuracy
-    from unisono.keras.metrics import TrueNegatives as TrueNegatives
-    from unisono.keras.metrics import TruePositives as TruePositives
 
 # Keras has the other metrics of TensorFlow; it is loaded on first use.
-if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.make_lookups(
-        "unisono.metrics",
-        dict.fromkeys(
-            (
-                "AUC", "BinaryCrossentropy", "BinaryIoU", "CategoricalCrossentropy",
-                "CategoricalHinge", "CosineSimilarity", "F1Score", "FBetaScore",
-                "FalseNegatives", "FalsePositives", "Hinge", "IoU", "KLDivergence",
-                "LogCoshError", "MeanAbsolutePercentageError", "MeanIoU",
-                "MeanSquaredLogarithmicError", "OneHotIoU", "OneHotMeanIoU", "Poisson",
-                "Precision", "PrecisionAtRecall", "R2Score", "Recall",
-                "RecallAtPrecision", "SensitivityAtSpecificity",
-                "SparseCategoricalCrossentropy", "SparseTopKCategoricalAccuracy",
-                "SpecificityAtSensitivity", "SquaredHinge", "TopKCategoricalAccuracy",
-                "TrueNegatives", "TruePositives",
-            ),
-            "unisono.keras.metrics",
-        ),
-    )  # fmt: skip
+if _typing.TYPE_CHECKING:
+    from unisono.keras.metrics import (
+        AUC as AUC,
+        BinaryCrossentropy as BinaryCrossentropy,
+        BinaryIoU as BinaryIoU,
+        CategoricalCrossentropy as CategoricalCrossentropy,
+        CategoricalHinge as CategoricalHinge,
+        CosineSimilarity as CosineSimilarity,
+        F1Score as F1Score,
+        FalseNegatives as FalseNegatives,
+        FalsePositives as FalsePositives,
+        FBetaScore as FBetaScore,
+        Hinge as Hinge,
+        IoU as IoU,
+        KLDivergence as KLDivergence,
+        LogCoshError as LogCoshError,
+        MeanAbsolutePercentageError as MeanAbsolutePercentageError,
+        MeanIoU as MeanIoU,
+        MeanSquaredLogarithmicError as MeanSquaredLogarithmicError,
+        OneHotIoU as OneHotIoU,
+        OneHotMeanIoU as OneHotMeanIoU,
+        Poisson as Poisson,
+        Precision as Precision,
+        PrecisionAtRecall as PrecisionAtRecall,
+        R2Score as R2Score,
+        Recall as Recall,
+        RecallAtPrecision as RecallAtPrecision,
+        SensitivityAtSpecificity as SensitivityAtSpecificity,
+        SparseCategoricalCrossentropy as SparseCategoricalCrossentropy,
+        SparseTopKCategoricalAccuracy as SparseTopKCategoricalAccuracy,
+        SpecificityAtSensitivity as SpecificityAtSensitivity,
+        SquaredHinge as SquaredHinge,
+        TopKCategoricalAccuracy as TopKCategoricalAccuracy,
+        TrueNegatives as TrueNegatives,
+        TruePositives as TruePositives,
+    )
 
-__all__ = [
-    "Accuracy",
-    "BinaryAccuracy",
-    "CategoricalAccuracy",
-    "Mean",
-    "MeanAbsoluteError",
-    "MeanMetricWrapper",
-    "MeanSquaredError",
-    "Metric",
-    "RootMeanSquaredError",
-    "SparseCategoricalAccuracy",
-    "Sum",
-]
+Accuracy = _metrics.accuracy
+BinaryAccuracy = _metrics.binary_accuracy
+CategoricalAccuracy = _metrics.categorical_accuracy
+MeanAbsoluteError = _metrics.mean_absolute_error
+MeanSquaredError = _metrics.mean_squared_error
+SparseCategoricalAccuracy = _metrics.sparse_categorical_accuracy
+
+_lazy_names.serve(__name__)

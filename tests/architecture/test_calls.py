@@ -18,10 +18,14 @@ APPLIERS = {"foundation/nest.py", "input/plan/elements.py"}
 APPLYING = "rewrite -> "
 # Functions that call what they are given, from whatever room, and what that is.
 GIVEN = {
+    "execution/equations.py: interpret": "What follows the equations of a program.",
+    "execution/equations.py: interpret.<locals>.find": "What follows its constants.",
     "execution/gradients.py: _follow.<locals>.compute": "The differentiated function.",
     "execution/merging.py: _merge_alone": "The function of a `merge_call`.",
     "execution/unchanged_arguments.py: call": "The function that is being traced.",
     "foundation/library_hooks.py: adopt": "What a `Integration` declares.",
+    "foundation/tensorflow_names/host_bodies.py: choose.<locals>.entry": "One of the "
+    "bodies of an everyday name.",
     "integrations/keras/optimizers.py: _update_on_servers": "The plan of an update, "
     "which `RemoteState` declares.",
     "integrations/keras/training.py: _make_loop_method.<locals>.method": "The `fit` of "

@@ -8,7 +8,6 @@ import pytest
 import unisono
 from tests.architecture import everyday_names
 from unisono._src.foundation.tensorflow_names import everyday, listing
-from unisono._src.ops import MODULES
 
 
 def test_the_page_of_differences_lists_those_that_functions_say():
@@ -41,13 +40,13 @@ def test_a_name_of_two_public_modules_is_one_function():
     assert unisono.nn.sigmoid is unisono.sigmoid
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", everyday_names.MODULES)
 def test_type_checkers_see_the_names_that_there_are(module):
     everyday_names.load()
     assert everyday_names.seen_by_checkers(module) == {*everyday.names_in(module)}
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", everyday_names.MODULES)
 def test_the_list_of_all_names_is_made_when_it_is_asked_for(module):
     listed = importlib.import_module(module).__all__
     assert {*everyday.names_in(module)} <= {*listed}

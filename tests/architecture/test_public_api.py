@@ -67,7 +67,8 @@ def test_every_public_class_and_function_says_its_public_name():
                 private[name] = f"{value.__module__}.{value.__qualname__}"
     assert not private, (
         "expected each public name to be told by help() and tracebacks, received "
-        f"{private}; call public_names.publish at the end of the defining module."
+        f"{private}; a public module must import each from unisono._src or from the "
+        "public module that it is shown with."
     )
 
 

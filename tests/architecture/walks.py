@@ -8,6 +8,7 @@ another, because a user's function may call the highest layer.
 import collections
 import contextlib
 import dataclasses
+import gc
 import importlib
 import json
 import os
@@ -94,12 +95,17 @@ def watching():
             edge = f"{frame.f_back.f_code.co_qualname} -> {name}"
             seen.edges.setdefault((caller, declarer), set()).add(edge)
 
+    # A collection of garbage calls what waits for the end of objects, at any place.
+    was_enabled = gc.isenabled()
+    gc.disable()
     previous = sys.getprofile()
     sys.setprofile(notice)
     try:
         yield seen
     finally:
         sys.setprofile(previous)
+        if was_enabled:
+            gc.enable()
 
 
 def steady(walk):

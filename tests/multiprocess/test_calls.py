@@ -11,8 +11,7 @@ import time
 import pytest
 
 import unisono as uni
-from tests.multiprocess import calls
-from tests.multiprocess import launcher as launchers
+from tests.multiprocess import calls, launcher as launchers
 
 pytestmark = pytest.mark.feature("U02")
 

@@ -177,7 +177,7 @@ def test_training_gives_optax_s_numbers(name, how, s):
 
 @pytest.mark.feature("H02", "S04")
 def test_batches_reach_the_device_and_a_checkpoint_brings_them_back(s, tmp_path):
-    data = uni.data.Dataset.range(10).map(lambda i: i * 0.5).batch(4)
+    data = uni.data.Dataset.range(10).map(lambda i: i / 2).batch(4)
     with s.scope():
         total = uni.Variable(0.0, aggregation=uni.VariableAggregation.SUM)
     checkpoint = uni.train.Checkpoint(total=total)

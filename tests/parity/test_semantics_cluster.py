@@ -188,7 +188,7 @@ def test_the_module_has_every_name_of_tensorflow_s():
         "TPUClusterResolver",
         "UnionResolver",
     }
-    assert names <= set(resolvers.__all__)
+    assert names <= set(dir(resolvers))
 
 
 @pytest.mark.feature("U01")

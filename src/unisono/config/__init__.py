@@ -7,78 +7,43 @@ TensorFlow.
 import typing as _typing
 
 from unisono._src.execution.function import (
-    functions_run_eagerly,
-    run_functions_eagerly,
+    functions_run_eagerly as functions_run_eagerly,
+    run_functions_eagerly as run_functions_eagerly,
 )
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.machines.devices import (
-    LogicalDevice,
-    list_logical_devices,
-    set_virtual_devices,
+    LogicalDevice as LogicalDevice,
+    list_logical_devices as list_logical_devices,
+    set_virtual_devices as set_virtual_devices,
 )
 
+# Loaded on first use: not every program has a TPU, or says how devices are split.
 if _typing.TYPE_CHECKING:
     from unisono._src.machines.physical_devices import (
-        LogicalDeviceConfiguration,
-        PhysicalDevice,
-        get_logical_device_configuration,
-        get_visible_devices,
-        list_physical_devices,
-        set_logical_device_configuration,
-        set_visible_devices,
+        LogicalDeviceConfiguration as LogicalDeviceConfiguration,
+        PhysicalDevice as PhysicalDevice,
+        get_logical_device_configuration as get_logical_device_configuration,
+        get_visible_devices as get_visible_devices,
+        list_physical_devices as list_physical_devices,
+        set_logical_device_configuration as set_logical_device_configuration,
+        set_visible_devices as set_visible_devices,
     )
     from unisono._src.ops.device_scope import (
-        get_soft_device_placement,
-        set_soft_device_placement,
+        get_soft_device_placement as get_soft_device_placement,
+        set_soft_device_placement as set_soft_device_placement,
     )
-    from unisono._src.workers.tpu_system import experimental_connect_to_cluster
-    from unisono.config import experimental, optimizer, threading
+    from unisono._src.workers.tpu_system import (
+        experimental_connect_to_cluster as experimental_connect_to_cluster,
+    )
+    from unisono.config import (
+        experimental as experimental,
+        optimizer as optimizer,
+        threading as threading,
+    )
 
-# Loaded on first use: not every program has a TPU, or says how devices are split.
-if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    _physical = "unisono._src.machines.physical_devices"
-    __getattr__, __dir__ = _lazy_names.make_lookups(
-        "unisono.config",
-        {
-            "LogicalDeviceConfiguration": _physical,
-            "PhysicalDevice": _physical,
-            "experimental": "unisono.config",
-            "experimental_connect_to_cluster": "unisono._src.workers.tpu_system",
-            "get_logical_device_configuration": _physical,
-            "get_soft_device_placement": "unisono._src.ops.device_scope",
-            "get_visible_devices": _physical,
-            "list_physical_devices": _physical,
-            "optimizer": "unisono.config",
-            "set_logical_device_configuration": _physical,
-            "set_soft_device_placement": "unisono._src.ops.device_scope",
-            "set_visible_devices": _physical,
-            "threading": "unisono.config",
-        },
-    )
 
 # Older names of TensorFlow.
 experimental_functions_run_eagerly = functions_run_eagerly
 experimental_run_functions_eagerly = run_functions_eagerly
 
-__all__ = [
-    "LogicalDevice",
-    "LogicalDeviceConfiguration",
-    "PhysicalDevice",
-    "experimental",
-    "experimental_connect_to_cluster",
-    "experimental_functions_run_eagerly",
-    "experimental_run_functions_eagerly",
-    "functions_run_eagerly",
-    "get_logical_device_configuration",
-    "get_soft_device_placement",
-    "get_visible_devices",
-    "list_logical_devices",
-    "list_physical_devices",
-    "optimizer",
-    "run_functions_eagerly",
-    "set_logical_device_configuration",
-    "set_soft_device_placement",
-    "set_virtual_devices",
-    "set_visible_devices",
-    "threading",
-]
+_lazy_names.serve(__name__)

@@ -3,46 +3,29 @@
 `ArrayRecordDataset` and `ParquetDataset` are not in TensorFlow.
 """
 
-import typing as _typing
-
-from unisono._src.execution.specs import DatasetSpec
+from unisono._src.execution.specs import DatasetSpec as DatasetSpec
 from unisono._src.foundation import lazy_names as _lazy_names
+from unisono._src.input.api import iterators as _iterators
 from unisono._src.input.api.dataset import (
-    AUTOTUNE,
-    INFINITE_CARDINALITY,
-    UNKNOWN_CARDINALITY,
-    Dataset,
+    AUTOTUNE as AUTOTUNE,
+    INFINITE_CARDINALITY as INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY as UNKNOWN_CARDINALITY,
+    Dataset as Dataset,
 )
 from unisono._src.input.api.file_datasets import (
-    ArrayRecordDataset,
-    FixedLengthRecordDataset,
-    ParquetDataset,
-    TextLineDataset,
-    TFRecordDataset,
+    ArrayRecordDataset as ArrayRecordDataset,
+    FixedLengthRecordDataset as FixedLengthRecordDataset,
+    ParquetDataset as ParquetDataset,
+    TextLineDataset as TextLineDataset,
+    TFRecordDataset as TFRecordDataset,
 )
-from unisono._src.input.api.iterators import DatasetIterator as Iterator
-from unisono._src.input.api.iterators import NumpyIterator
-from unisono._src.input.stages.dataset_options import Options, ThreadingOptions
-from unisono.data import experimental
+from unisono._src.input.api.iterators import NumpyIterator as NumpyIterator
+from unisono._src.input.stages.dataset_options import (
+    Options as Options,
+    ThreadingOptions as ThreadingOptions,
+)
+from unisono.data import experimental as experimental
 
-# Tells what to write for TensorFlow's names that are not here.
-if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.data", {})
+Iterator = _iterators.DatasetIterator
 
-__all__ = [
-    "AUTOTUNE",
-    "INFINITE_CARDINALITY",
-    "UNKNOWN_CARDINALITY",
-    "ArrayRecordDataset",
-    "Dataset",
-    "DatasetSpec",
-    "FixedLengthRecordDataset",
-    "Iterator",
-    "NumpyIterator",
-    "Options",
-    "ParquetDataset",
-    "TFRecordDataset",
-    "TextLineDataset",
-    "ThreadingOptions",
-    "experimental",
-]
+_lazy_names.serve(__name__)

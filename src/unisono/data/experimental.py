@@ -3,78 +3,50 @@
 import typing as _typing
 
 from unisono._src.foundation import lazy_names as _lazy_names
+from unisono._src.input.api import experimental as _experimental
 from unisono._src.input.api.dataset import (
-    AUTOTUNE,
-    INFINITE_CARDINALITY,
-    UNKNOWN_CARDINALITY,
-    assert_cardinality,
-    cardinality,
+    AUTOTUNE as AUTOTUNE,
+    INFINITE_CARDINALITY as INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY as UNKNOWN_CARDINALITY,
+    assert_cardinality as assert_cardinality,
+    cardinality as cardinality,
 )
 from unisono._src.input.api.experimental import (
-    Counter,
-    bucket_by_sequence_length,
-    choose_from_datasets,
-    enumerate_dataset,
-    get_next_as_optional,
-    get_single_element,
-    group_by_window,
-    ignore_errors,
-    load,
-    rejection_resample,
-    sample_from_datasets,
-    save,
-    scan,
-    take_while,
-    unbatch,
-    unique,
+    Counter as Counter,
+    bucket_by_sequence_length as bucket_by_sequence_length,
+    choose_from_datasets as choose_from_datasets,
+    enumerate_dataset as enumerate_dataset,
+    get_next_as_optional as get_next_as_optional,
+    get_single_element as get_single_element,
+    group_by_window as group_by_window,
+    ignore_errors as ignore_errors,
+    load as load,
+    rejection_resample as rejection_resample,
+    sample_from_datasets as sample_from_datasets,
+    save as save,
+    scan as scan,
+    take_while as take_while,
+    unbatch as unbatch,
+    unique as unique,
 )
-from unisono._src.input.api.experimental import DatasetRecordWriter as TFRecordWriter
-from unisono._src.input.api.iterators import Optional
 from unisono._src.input.stages.dataset_options import (
-    AutoShardPolicy,
-    AutotuneAlgorithm,
-    AutotuneOptions,
-    DistributeOptions,
-    ExternalStatePolicy,
-    OptimizationOptions,
-    ThreadingOptions,
+    AutoShardPolicy as AutoShardPolicy,
+    AutotuneAlgorithm as AutotuneAlgorithm,
+    AutotuneOptions as AutotuneOptions,
+    DistributeOptions as DistributeOptions,
+    ExternalStatePolicy as ExternalStatePolicy,
+    OptimizationOptions as OptimizationOptions,
 )
-from unisono._src.input.stages.selecting import SHARD_HINT
+from unisono._src.input.stages.selecting import SHARD_HINT as SHARD_HINT
 
-# Tells what to write for TensorFlow's names that are not here.
-if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.data.experimental", {})
+if _typing.TYPE_CHECKING:
+    from unisono._src.ops.text.csv_datasets import (
+        CsvDataset as CsvDataset,
+        make_csv_dataset as make_csv_dataset,
+    )
+    from unisono.data import ThreadingOptions as ThreadingOptions
+    from unisono.experimental import Optional as Optional
 
-__all__ = [
-    "AUTOTUNE",
-    "INFINITE_CARDINALITY",
-    "SHARD_HINT",
-    "UNKNOWN_CARDINALITY",
-    "AutoShardPolicy",
-    "AutotuneAlgorithm",
-    "AutotuneOptions",
-    "Counter",
-    "DistributeOptions",
-    "ExternalStatePolicy",
-    "OptimizationOptions",
-    "Optional",
-    "TFRecordWriter",
-    "ThreadingOptions",
-    "assert_cardinality",
-    "bucket_by_sequence_length",
-    "cardinality",
-    "choose_from_datasets",
-    "enumerate_dataset",
-    "get_next_as_optional",
-    "get_single_element",
-    "group_by_window",
-    "ignore_errors",
-    "load",
-    "rejection_resample",
-    "sample_from_datasets",
-    "save",
-    "scan",
-    "take_while",
-    "unbatch",
-    "unique",
-]
+TFRecordWriter = _experimental.DatasetRecordWriter
+
+_lazy_names.serve(__name__)

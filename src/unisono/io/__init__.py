@@ -1,13 +1,20 @@
-"""Files: the writer of TFRecord files, and `gfile`, as in ``tf.io``."""
+"""Files, records of features, images and lines of tables, as in ``tf.io``."""
 
 import typing as _typing
 
 from unisono._src.foundation import lazy_names as _lazy_names
-from unisono._src.input.sources.files import TFRecordWriter
-from unisono.io import gfile
+from unisono._src.input.sources.compressions import TFRecordOptions as TFRecordOptions
+from unisono._src.input.sources.files import TFRecordWriter as TFRecordWriter
+from unisono.io import gfile as gfile
 
-# Tells what to write for TensorFlow's names that are not here.
-if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.io", {})
+if _typing.TYPE_CHECKING:
+    from unisono._src.ops.images.decoding import *  # noqa: F403
+    from unisono._src.ops.images.files import *  # noqa: F403
+    from unisono._src.ops.records.features import *  # noqa: F403
+    from unisono._src.ops.records.parsing import *  # noqa: F403
+    from unisono._src.ops.records.raw_bytes import *  # noqa: F403
+    from unisono._src.ops.records.sequences import *  # noqa: F403
+    from unisono._src.ops.records.tensor_protos import *  # noqa: F403
+    from unisono._src.ops.text.csv_lines import *  # noqa: F403
 
-__all__ = ["TFRecordWriter", "gfile"]
+_lazy_names.serve(__name__)

@@ -1,12 +1,6 @@
 """The package of `experimental`, which records profiles, as in ``tf.profiler``."""
 
-import typing as _typing
-
 from unisono._src.foundation import lazy_names as _lazy_names
-from unisono.profiler import experimental
+from unisono.profiler import experimental as experimental
 
-# Tells what to write for TensorFlow's names that are not here.
-if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.profiler", {})
-
-__all__ = ["experimental"]
+_lazy_names.serve(__name__)

@@ -3,28 +3,19 @@
 import typing as _typing
 
 from unisono._src.foundation import lazy_names as _lazy_names
-from unisono._src.ops.stateless_draws import fold_in, split, stateless_shuffle
-from unisono._src.training.random_generator import (
-    Algorithm,
-    Generator,
-    create_rng_state,
-    get_global_generator,
-    set_global_generator,
-)
+from unisono._src.ops import stateless_draws as _stateless_draws
+from unisono._src.ops.stateless_draws import stateless_shuffle as stateless_shuffle
 
-# Tells what to write for TensorFlow's names that are not here.
-if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.random.experimental", {})
-stateless_fold_in = fold_in
-stateless_split = split
+if _typing.TYPE_CHECKING:
+    from unisono.random import (
+        Algorithm as Algorithm,
+        Generator as Generator,
+        create_rng_state as create_rng_state,
+        get_global_generator as get_global_generator,
+        set_global_generator as set_global_generator,
+    )
 
-__all__ = [
-    "Algorithm",
-    "Generator",
-    "create_rng_state",
-    "get_global_generator",
-    "set_global_generator",
-    "stateless_fold_in",
-    "stateless_shuffle",
-    "stateless_split",
-]
+stateless_fold_in = _stateless_draws.fold_in
+stateless_split = _stateless_draws.split
+
+_lazy_names.serve(__name__)

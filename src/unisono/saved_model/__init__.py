@@ -1,28 +1,15 @@
 """Functions that export and load models, under the names of ``tf.saved_model``."""
 
-import typing as _typing
-
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.saving.export.loader import (
-    LoadOptions,
-    contains_saved_model,
-    load,
+    LoadOptions as LoadOptions,
+    contains_saved_model as contains_saved_model,
+    load as load,
 )
 from unisono._src.saving.export.saver import (
-    DEFAULT_SERVING_SIGNATURE_DEF_KEY,
-    SaveOptions,
-    save,
+    DEFAULT_SERVING_SIGNATURE_DEF_KEY as DEFAULT_SERVING_SIGNATURE_DEF_KEY,
+    SaveOptions as SaveOptions,
+    save as save,
 )
 
-# Tells what to write for TensorFlow's names that are not here.
-if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.saved_model", {})
-
-__all__ = [
-    "DEFAULT_SERVING_SIGNATURE_DEF_KEY",
-    "LoadOptions",
-    "SaveOptions",
-    "contains_saved_model",
-    "load",
-    "save",
-]
+_lazy_names.serve(__name__)

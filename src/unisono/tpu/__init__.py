@@ -1,13 +1,7 @@
 """Options for TPUs and grids of other devices, under the names of ``tf.tpu``."""
 
-import typing as _typing
-
 from unisono._src.foundation import lazy_names as _lazy_names
-from unisono._src.foundation.options import XLAOptions
-from unisono.tpu import experimental
+from unisono._src.foundation.options import XLAOptions as XLAOptions
+from unisono.tpu import experimental as experimental
 
-# Tells what to write for TensorFlow's names that are not here.
-if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.tpu", {})
-
-__all__ = ["XLAOptions", "experimental"]
+_lazy_names.serve(__name__)

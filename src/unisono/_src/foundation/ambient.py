@@ -114,6 +114,8 @@ class _Local(PerThread):
     frame: Frame = ROOT
     # The frame outside every block; `experimental_set_strategy` sets another one.
     root: Frame = ROOT
+    # No field of the frame: it changes at every element of a dataset.
+    is_in_dataset: bool = False
 
 
 _local = _Local()
@@ -127,6 +129,24 @@ def current() -> Frame:
 def is_root() -> bool:
     """Return whether the running code is outside every strategy and program."""
     return _local.frame is ROOT
+
+
+def is_in_dataset() -> bool:
+    """Return whether the running code is a function given to a dataset's method.
+
+    What such a function computes stays on the host, unless it traces a program.
+    """
+    return _local.is_in_dataset and _local.frame.state is None
+
+
+def enter_dataset(is_in_dataset: bool) -> bool:
+    """Say whether a dataset's function runs from now on; return what was said before.
+
+    The caller restores it. There is no context manager: this runs for every element.
+    """
+    before = _local.is_in_dataset
+    _local.is_in_dataset = is_in_dataset
+    return before
 
 
 def topology() -> Topology:
@@ -179,6 +199,16 @@ def push_servers(
 ) -> contextlib.AbstractContextManager[Frame]:
     """Run a block under the current frame with other fields of its `servers`."""
     return push(servers=_local.frame.servers._replace(**changes))
+
+
+@contextlib.contextmanager
+def enter(frame: Frame) -> Iterator[None]:
+    """Run a block under a frame."""
+    outer = swap(frame)
+    try:
+        yield
+    finally:
+        swap(outer)
 
 
 @contextlib.contextmanager

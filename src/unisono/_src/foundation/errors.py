@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import TypeVar, final
 
@@ -375,14 +376,6 @@ def diverging_copies_error(name: str, origin: str) -> ValueError:
     return add_section(ValueError(message), "Copies would get different values")
 
 
-def replica_count_error(kind: str, given: int, wanted: int) -> ValueError:
-    """Returns the error for a distributed value with the wrong number of components."""
-    return ValueError(
-        f"{kind} has {given} values but the strategy has {wanted} replicas; pass one "
-        "value per replica, made by this strategy, or pass a plain value to share it."
-    )
-
-
 def different_points_error(points: Sequence[str]) -> WorkerMismatchError:
     """Returns the error for workers that meet at different points of their programs.
 
@@ -410,20 +403,9 @@ def garbled_message_error(what: str) -> WorkerMismatchError:
 
 
 publish_errors(
-    AlreadyExistsError,
-    CancelledError,
-    DataLossError,
-    DeadlineExceededError,
-    FailedPreconditionError,
-    InvalidArgumentError,
-    LaunchError,
-    NotFoundError,
-    OutOfRangeError,
-    SaveError,
-    UnavailableError,
-    WorkerError,
-    WorkerFailedError,
-    WorkerLostError,
-    WorkerMismatchError,
-    WorkerStalledError,
+    *(
+        kind
+        for kind in globals().values()
+        if inspect.isclass(kind) and issubclass(kind, Exception)
+    )
 )

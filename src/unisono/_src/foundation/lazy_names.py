@@ -2,84 +2,130 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import dis
+import functools
 import importlib
 import inspect
 import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import final
 
+from unisono._src.foundation import public_names
 from unisono._src.foundation.tensorflow_names import everyday
 
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 
 # Loaded when a name is missing, and not before: it reads a list of many names.
 _MISSING = "unisono._src.foundation.tensorflow_names.missing"
+_KERAS = "unisono.keras"
 
 
-def make_lookups(
-    module: str,
-    table: Mapping[str, str],
-    everyday_modules: Sequence[str] = (),
-) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Returns the functions `__getattr__` and `__dir__` of a module with lazy names.
+def serve(module: str) -> None:
+    """Lets a public module find all of its names; the module calls it at its end.
+
+    What the module imports or assigns without a leading underscore is public, and
+    `__all__` lists it. Names under ``if TYPE_CHECKING`` load on first use, those of
+    Keras among them, which `__all__` leaves out: to list them is to load Keras. A
+    ``from ops.making import *`` there stands for the everyday names that the modules
+    imported so have given to this one (see `tensorflow_names.everyday`). They are
+    loaded one after the other until a name is found.
+
+    Classes and functions that no public module has served before say from now on that
+    they come from this one. So a public module imports a name from `_src` if it is to
+    be shown as its own, and from the other public module if not.
 
     A name that the module does not have but TensorFlow does is an error that says what
     to write instead.
 
     Args:
-        module: the name of the module that has the names.
-        table: for each name the module that defines it, as ``module`` or, if it is
-            called otherwise there, as ``module:name``. A submodule has `module` itself.
-        everyday_modules: the modules that give further names by the decorators of
-            `tensorflow_names.everyday`. They are loaded one after the other until a
-            name is found. The module's ``__all__`` gets these names, too.
-
-    >>> find, _ = make_lookups("shapes", {"circle": "math:pi"})
-    >>> round(find("circle"), 2)
-    3.14
+        module: the name of the module.
     """
-    # From now on `__getattr__` gives it, with the everyday names: they are not known
-    # before all of their modules are loaded.
-    listed = vars(sys.modules[module]).pop("__all__") if everyday_modules else []
+    space = vars(sys.modules[module])
+    eager = {n: value for n, value in space.items() if not n.startswith("_")}
+    public_names.publish_private(module, eager)
+    read_imports = functools.cache(lambda: _read_imports(module))
 
     def find(name: str) -> object:
+        is_private = name.startswith("_") and name != "__all__"
+        imports = _Imports() if is_private else read_imports()
         found: object
-        if name == "__all__" and everyday_modules:
-            found = sorted({*listed, *load_all()})
-        elif name not in table:
-            entry = _search(module, everyday_modules, name)
+        if name == "__all__":
+            found = sorted({*eager, *imports.listed(), *load_all()})
+        elif name in imports.names:
+            where, there = imports.names[name]
+            if where == module:
+                return importlib.import_module(f"{module}.{name}")
+            found = getattr(__import__(where, fromlist=[there]), there)
+            public_names.publish_private(module, {name: found})
+        else:
+            entry = _search(module, imports.stars, name)
             if entry is None:
                 frame = inspect.currentframe()
                 raise _missing_error(module, name, frame.f_back if frame else None)
             found = entry.value
-        elif table[name] == module:
-            return importlib.import_module(f"{module}.{name}")
-        else:
-            where, _, there = table[name].partition(":")
-            found = getattr(importlib.import_module(where), there or name)
-        if module in sys.modules:  # The next use needs no search.
-            setattr(sys.modules[module], name, found)
+        space[name] = found  # The next use needs no search.
         return found
 
     def list_names() -> list[str]:
-        return sorted({*vars(sys.modules[module]), *table, *load_all(), "__all__"})
+        return sorted({*space, *read_imports().names, *load_all(), "__all__"})
 
     def load_all() -> Mapping[str, everyday.EverydayName]:
-        for where in everyday_modules:
+        for where in read_imports().stars:
             importlib.import_module(where)
         return everyday.names_in(module)
 
-    return find, list_names
+    space.update(__getattr__=find, __dir__=list_names)
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class _Imports:
+    """The import statements of a module, those for type checkers too.
+
+    Attributes:
+        names: the module and the name there, by the name here.
+        stars: the modules of which all names are imported.
+    """
+
+    names: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
+    stars: list[str] = dataclasses.field(default_factory=list)
+
+    def listed(self) -> list[str]:
+        """Returns the names that are not of Keras."""
+        return [n for n, at in self.names.items() if not at[0].startswith(_KERAS)]
+
+
+def _read_imports(module: str) -> _Imports:
+    """Returns the imports of a module from its source.
+
+    They are stated there alone: type checkers read the statements themselves.
+    """
+    stars: list[str] = []
+    names: dict[str, tuple[str, str]] = {}
+    statements = list(ast.walk(ast.parse(inspect.getsource(sys.modules[module]))))
+    for step in statements:
+        match step:
+            case ast.ImportFrom(module=str(where), names=[ast.alias(name="*")]):
+                stars.append(where)
+            case ast.ImportFrom(module=str(where), names=found):
+                names |= {x.asname or x.name: (where, x.name) for x in found}
+    # An alias: `Topology = _core_grid.TPUTopology`, where `_core_grid` is imported.
+    for step in statements:
+        match step:
+            case ast.Assign([ast.Name(name)], ast.Attribute(ast.Name(via), there)) if (
+                via in names
+            ):
+                names[name] = (".".join(names[via]), there)
+    return _Imports({n: v for n, v in names.items() if not n.startswith("_")}, stars)
 
 
 def _search(
     module: str, everyday_modules: Sequence[str], name: str
 ) -> everyday.EverydayName | None:
     """Returns the everyday name of a public module, which loads its function."""
-    if name.startswith("_"):
-        return None
     path = f"{module}.{name}".partition(".")[2]
     for where in everyday_modules:
         if path in everyday.NAMES:

@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Any, NamedTuple, final
 
 from unisono._src.foundation.errors import AlreadyExistsError, NotFoundError
-from unisono._src.foundation.public_names import publish
 
 Path = str | os.PathLike[str]
 
@@ -276,22 +275,3 @@ class GFile:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-publish(
-    "unisono.io.gfile",
-    GFile,
-    copy,
-    exists,
-    glob,
-    isdir,
-    join,
-    listdir,
-    makedirs,
-    mkdir,
-    remove,
-    rename,
-    rmtree,
-    stat,
-    walk,
-)

@@ -6,8 +6,6 @@ import dataclasses
 import enum
 from typing import NamedTuple
 
-from unisono._src.foundation.public_names import publish
-
 # The exit code of a program that has saved its state and asks to be started again.
 # TensorFlow's (decision 0015).
 RESTART_CODE = 42
@@ -320,14 +318,3 @@ def variable_aggregation(value: object, name: object) -> VariableAggregation:
         f"Invalid variable aggregation mode: {value} for variable: {name}. Pass a "
         "member of unisono.VariableAggregation, such as VariableAggregation.SUM."
     )
-
-
-publish("unisono", VariableAggregation, VariableSynchronization)
-publish("unisono.distribute", ReduceOp, RunOptions)
-publish(
-    "unisono.distribute.experimental",
-    CommunicationImplementation,
-    CommunicationOptions,
-    CollectiveHints=collective_hints,
-)
-publish("unisono.tpu", XLAOptions)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from typing import Any
 
 # The module that defines each; `__module__` no longer tells.
@@ -11,7 +13,8 @@ homes: dict[Any, str] = {}
 def publish(module: str, *objects: Any, **renamed: Any) -> None:
     """Let classes and functions say that they come from a public module.
 
-    Each module of ours calls it once for each public module that has names of it.
+    `lazy_names.serve` does it for what a public module imports. A module of ours calls
+    it itself if programs can get its objects before they use the public names.
 
     Args:
         module: the public module.
@@ -29,3 +32,11 @@ def publish(module: str, *objects: Any, **renamed: Any) -> None:
     for thing in (*objects, *renamed.values()):
         homes[thing] = thing.__module__
         thing.__module__ = module
+
+
+def publish_private(module: str, values: Mapping[str, object]) -> None:
+    """Publish the classes and functions among some values that are not public yet."""
+    for name, value in values.items():
+        has_name = inspect.isclass(value) or inspect.isfunction(value)
+        if has_name and value.__module__.startswith("unisono._src."):
+            publish(module, **{name: value})

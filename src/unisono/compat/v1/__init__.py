@@ -2,31 +2,28 @@
 
 import typing as _typing
 
-from unisono import distribute
+from unisono import distribute as distribute
 from unisono._src.foundation import lazy_names as _lazy_names
-from unisono._src.state.named_variables import get_variable
-from unisono._src.state.variables import Variable
-
-if _typing.TYPE_CHECKING:
-    from unisono._src.cluster.session_config import ConfigProto
-    from unisono.compat.v1 import data, train
+from unisono._src.state.named_variables import get_variable as get_variable
+from unisono._src.state.variables import Variable as Variable
 
 # Loaded on first use: not every program reads or saves.
-if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.make_lookups(
-        "unisono.compat.v1",
-        {
-            "ConfigProto": "unisono._src.cluster.session_config",
-            "data": "unisono.compat.v1",
-            "train": "unisono.compat.v1",
-        },
+if _typing.TYPE_CHECKING:
+    from unisono import io as io
+    from unisono._src.cluster.session_config import ConfigProto as ConfigProto
+    from unisono.compat.v1 import data as data, train as train
+
+    # Since TensorFlow 2 these are in ``tf.io`` alone.
+    from unisono.io import (
+        FixedLenFeature as FixedLenFeature,
+        FixedLenSequenceFeature as FixedLenSequenceFeature,
+        VarLenFeature as VarLenFeature,
+        decode_raw as decode_raw,
+        parse_example as parse_example,
+        parse_single_example as parse_single_example,
+        parse_single_sequence_example as parse_single_sequence_example,
+        parse_tensor as parse_tensor,
+        serialize_tensor as serialize_tensor,
     )
 
-__all__ = [
-    "ConfigProto",
-    "Variable",
-    "data",
-    "distribute",
-    "get_variable",
-    "train",
-]
+_lazy_names.serve(__name__)

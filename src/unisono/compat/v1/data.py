@@ -1,40 +1,22 @@
 """Datasets under the names of ``tf.compat.v1.data``."""
 
-import typing as _typing
-
 from unisono._src.foundation import lazy_names as _lazy_names
-from unisono._src.input.api.iterators import make_one_shot_iterator
+from unisono._src.input.api.iterators import (
+    make_one_shot_iterator as make_one_shot_iterator,
+)
 from unisono.data import (
-    AUTOTUNE,
-    INFINITE_CARDINALITY,
-    UNKNOWN_CARDINALITY,
-    Dataset,
-    DatasetSpec,
-    FixedLengthRecordDataset,
-    Iterator,
-    Options,
-    TextLineDataset,
-    TFRecordDataset,
-    ThreadingOptions,
-    experimental,
+    AUTOTUNE as AUTOTUNE,
+    INFINITE_CARDINALITY as INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY as UNKNOWN_CARDINALITY,
+    Dataset as Dataset,
+    DatasetSpec as DatasetSpec,
+    FixedLengthRecordDataset as FixedLengthRecordDataset,
+    Iterator as Iterator,
+    Options as Options,
+    TextLineDataset as TextLineDataset,
+    TFRecordDataset as TFRecordDataset,
+    ThreadingOptions as ThreadingOptions,
+    experimental as experimental,
 )
 
-# Tells what to write for TensorFlow's names that are not here.
-if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.compat.v1.data", {})
-
-__all__ = [
-    "AUTOTUNE",
-    "INFINITE_CARDINALITY",
-    "UNKNOWN_CARDINALITY",
-    "Dataset",
-    "DatasetSpec",
-    "FixedLengthRecordDataset",
-    "Iterator",
-    "Options",
-    "TFRecordDataset",
-    "TextLineDataset",
-    "ThreadingOptions",
-    "experimental",
-    "make_one_shot_iterator",
-]
+_lazy_names.serve(__name__)

@@ -1,38 +1,36 @@
-"""Checkpoints and the global step under the names of ``tf.compat.v1.train``."""
+"""Checkpoints, records and the global step: names of ``tf.compat.v1.train``."""
 
 import typing as _typing
 
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono.train import (
-    Checkpoint,
-    CheckpointManager,
-    CheckpointOptions,
-    ClusterSpec,
-    ExponentialMovingAverage,
-    get_global_step,
-    get_or_create_global_step,
-    latest_checkpoint,
-    list_variables,
-    load_checkpoint,
-    load_variable,
+    Checkpoint as Checkpoint,
+    CheckpointManager as CheckpointManager,
+    CheckpointOptions as CheckpointOptions,
+    ClusterSpec as ClusterSpec,
+    ExponentialMovingAverage as ExponentialMovingAverage,
+    get_global_step as get_global_step,
+    get_or_create_global_step as get_or_create_global_step,
+    latest_checkpoint as latest_checkpoint,
+    list_variables as list_variables,
+    load_checkpoint as load_checkpoint,
+    load_variable as load_variable,
 )
-from unisono.train import load_checkpoint as NewCheckpointReader
 
-# Tells what to write for TensorFlow's names that are not here.
-if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.make_lookups("unisono.compat.v1.train", {})
+# Loaded on first use, as Protocol Buffers are.
+if _typing.TYPE_CHECKING:
+    from unisono.train import (
+        BytesList as BytesList,
+        Example as Example,
+        Feature as Feature,
+        FeatureList as FeatureList,
+        FeatureLists as FeatureLists,
+        Features as Features,
+        FloatList as FloatList,
+        Int64List as Int64List,
+        SequenceExample as SequenceExample,
+    )
 
-__all__ = [
-    "Checkpoint",
-    "CheckpointManager",
-    "CheckpointOptions",
-    "ClusterSpec",
-    "ExponentialMovingAverage",
-    "NewCheckpointReader",
-    "get_global_step",
-    "get_or_create_global_step",
-    "latest_checkpoint",
-    "list_variables",
-    "load_checkpoint",
-    "load_variable",
-]
+NewCheckpointReader = load_checkpoint
+
+_lazy_names.serve(__name__)

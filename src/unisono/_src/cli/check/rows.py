@@ -5,8 +5,6 @@ that are not here have their rows in `families`. Everyday names say themselves h
 differ.
 """
 
-from __future__ import annotations
-
 _NUMPY = "The function runs in Python, on NumPy arrays."
 _ORDER = "The order for a seed is another one than TensorFlow's."
 _FORMAT = "The format is unisono's own; TensorFlow's files cannot be read."
@@ -101,6 +99,7 @@ RENAMED = {
     "config.experimental.set_visible_devices": "config.set_visible_devices",
     "contrib.distribute.MirroredStrategy": "distribute.MirroredStrategy",
     "contrib.distribute.OneDeviceStrategy": "distribute.OneDeviceStrategy",
+    "decode_raw": "io.decode_raw",
     "diag": "linalg.diag",
     "div": "math.divide",
     "erf": "math.erf",
@@ -116,6 +115,11 @@ RENAMED = {
     "matrix_inverse": "linalg.inv",
     "matrix_transpose": "linalg.matrix_transpose",
     "mod": "math.floormod",
+    "parse_example": "io.parse_example",
+    "parse_single_example": "io.parse_single_example",
+    "parse_single_sequence_example": "io.parse_single_sequence_example",
+    "parse_tensor": "io.parse_tensor",
+    "python_io.TFRecordOptions": "io.TFRecordOptions",
     "python_io.TFRecordWriter": "io.TFRecordWriter",
     "random_normal": "random.normal",
     "random_shuffle": "random.shuffle",

@@ -15,7 +15,6 @@ from typing import IO, Any
 
 from unisono._src.cli.launch import group, launch_plan, output, runs
 from unisono._src.foundation import errors
-from unisono._src.foundation.public_names import publish
 
 _TARGET = re.compile(r"(?:[\w.]+|.+\.py):[A-Za-z_][\w.]*")
 _CHILD = str(pathlib.Path(__file__).with_name("child.py"))
@@ -188,6 +187,3 @@ def _read_answer(file: IO[bytes]) -> dict[str, Any] | None:
     except ValueError:
         return None  # The worker ended before it could write, or while it did.
     return answer if isinstance(answer, dict) else None
-
-
-publish("unisono", launch)
