@@ -1,25 +1,34 @@
 """Measures input pipelines: examples per second, and the cost of feeding a step.
 
-usage: python benchmarks/input.py
+usage: python benchmarks/input.py [--tensorflow PYTHON] [--pytorch PYTHON] [ROW …]
 
-Each figure compares programs that take turns in one process. Rates are those of whole
-epochs without a training step.
+The rates of whole epochs of the pipelines in `pipelines.py`, beside tf.data and
+PyTorch's `DataLoader` where an interpreter that has them is named. Each runs in a
+process of its own; they take turns, and the first epoch counts by itself. Then rates
+beside Grain, and the cost of feeding a training step; these take turns in one process.
+Naming rows leaves out all else.
 """
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
-import os
+import argparse
+import dataclasses
+import json
+import pathlib
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pipelines
 import rich.console
 import rich.table
 
+HERE = pathlib.Path(__file__).parent
 EXAMPLES, FEATURES, BATCH, REPLICAS = 65_536, 64, 256, 2
 ROUNDS = 7
 # Many steps, so that neither a buffer that is full at the beginning nor one that is
@@ -90,30 +99,6 @@ def bare_grain(arrays: Any, mapped: bool) -> Callable[[], int]:
     return epoch
 
 
-def tf_data(arrays: Any, mapped: bool) -> Callable[[], int]:
-    """Returns a function that reads an epoch of TensorFlow's distributed dataset."""
-    import tensorflow as tf
-
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    if not tf.config.list_logical_devices("GPU"):
-        # On the second call of this function the devices are already set.
-        with contextlib.suppress(RuntimeError):
-            tf.config.set_logical_device_configuration(
-                cpu, [tf.config.LogicalDeviceConfiguration()] * REPLICAS
-            )
-    strategy = tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(REPLICAS)])
-    dataset = tf.data.Dataset.from_tensor_slices(arrays)
-    dataset = dataset.shuffle(EXAMPLES, seed=1).batch(BATCH)
-    if mapped:
-        dataset = dataset.map(standardised)
-    distributed = strategy.experimental_distribute_dataset(dataset)
-
-    def epoch() -> int:
-        return sum(1 for _ in distributed)
-
-    return epoch
-
-
 def rate(epoch: Callable[[], int]) -> float:
     """Returns the examples per second of one epoch."""
     begin = time.perf_counter()
@@ -121,45 +106,110 @@ def rate(epoch: Callable[[], int]) -> float:
     return EXAMPLES / (time.perf_counter() - begin)
 
 
+@dataclasses.dataclass
+class Reader:
+    """A process that reads epochs of one pipeline in one library."""
+
+    library: str
+    process: subprocess.Popen[str]
+    found: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+    def read(self) -> None:
+        """Reads an epoch."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        self.found.append(json.loads(self.process.stdout.readline()))
+
+    def warm_rates(self) -> list[float]:
+        """Returns the rates of all epochs but the first, the lowest first."""
+        return sorted(told["rate"] for told in self.found[1:])
+
+
+def start_reader(library: str, python: str, row: str, folder: str) -> Reader | None:
+    """Starts a reader; returns None if the library has nothing like the row."""
+    command = [python, str(HERE / "pipelines.py"), library, row, folder]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise RuntimeError(f"{library} has failed in the row {row}; see above.")
+    return Reader(library, process) if json.loads(line) else None
+
+
+def measure(row: str, pythons: dict[str, str], folder: str) -> list[Reader]:
+    """Returns the readers of a row after their epochs, which took turns."""
+    started = [start_reader(name, path, row, folder) for name, path in pythons.items()]
+    readers = [reader for reader in started if reader is not None]
+    for _ in range(ROUNDS + 1):
+        for reader in readers:
+            reader.read()
+    for reader in readers:
+        assert reader.process.stdin is not None
+        reader.process.stdin.close()
+        reader.process.wait()
+    return readers
+
+
+def pipelines_table(
+    console: rich.console.Console, pythons: dict[str, str], rows: list[str]
+) -> None:
+    """Prints examples per second of each pipeline in each library."""
+    table = rich.table.Table(title="Examples per second: median (lowest-highest)")
+    heads = ("pipeline", "library", "first epoch", "later epochs", "ours ÷ it", "MB",
+             "numbers")  # fmt: skip
+    for head in heads:
+        table.add_column(head, justify="left" if head == "pipeline" else "right")
+    with tempfile.TemporaryDirectory() as folder:
+        pipelines.write_files(pathlib.Path(folder))
+        for row in rows:
+            readers = measure(row, pythons, folder)
+            ours = readers[0]
+            for reader in readers:
+                rates = reader.warm_rates()
+                median = statistics.median(rates)
+                first = reader.found[0]
+                table.add_row(
+                    pipelines.ROWS[row][0] if reader is ours else "",
+                    reader.library,
+                    f"{first['rate']:,.0f}",
+                    f"{median:,.0f} ({rates[0]:,.0f}-{rates[-1]:,.0f})",
+                    f"{statistics.median(ours.warm_rates()) / median:.2f}",
+                    f"{reader.found[-1]['memory']:,}",
+                    # Batches that are shuffled, or have other types, are others.
+                    "equal" if first["digest"] == ours.found[0]["digest"] else "other",
+                )
+            table.add_section()
+    console.print(table)
+
+
 def rates_table(console: rich.console.Console, strategy: Any) -> None:
-    """Prints examples per second, against Grain and tf.data."""
+    """Prints examples per second, against Grain."""
     table = rich.table.Table(
         title="Thousands of examples per second, shuffled and batched"
     )
-    for head in ("pipeline", "unisono", "Grain", "ratio", "reach", "tf.data", "ratio",
-                 "reach"):  # fmt: skip
+    for head in ("pipeline", "unisono", "Grain", "ratio", "reach"):
         table.add_column(head, justify="right", no_wrap=True)
     arrays = data()
-    has_tf = importlib.util.find_spec("tensorflow") is not None
     for mapped in (False, True):
         epochs = {
             "ours": ours(strategy, arrays, mapped),
             "grain": bare_grain(arrays, mapped),
         }
-        if has_tf:
-            epochs["tf"] = tf_data(arrays, mapped)
         found: dict[str, list[float]] = {name: [] for name in epochs}
         for _ in range(ROUNDS):
             for name, epoch in epochs.items():
                 found[name].append(rate(epoch))
         medians = {name: statistics.median(r[1:]) for name, r in found.items()}
-        row = [
+        table.add_row(
             "with a map" if mapped else "plain",
             f"{medians['ours'] / 1e3:,.1f}",
             f"{medians['grain'] / 1e3:,.1f}",
             f"{medians['ours'] / medians['grain']:.2f}",
             "≥ 0.95",
-        ]
-        row += (
-            [
-                f"{medians['tf'] / 1e3:,.1f}",
-                f"{medians['ours'] / medians['tf']:.2f}",
-                "≥ 1",
-            ]
-            if has_tf
-            else ["none", "", "≥ 1"]
         )
-        table.add_row(*row)
     console.print(table)
 
 
@@ -260,13 +310,22 @@ def feeding_table(console: rich.console.Console, strategy: Any) -> None:
 
 def main() -> None:
     """Prints the tables."""
-    # Importing TensorFlow imports Keras, and strategies need Keras on the JAX backend.
-    os.environ.setdefault("KERAS_BACKEND", "jax")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("rows", nargs="*", metavar="ROW", choices=[*pipelines.ROWS, []])
+    parser.add_argument("--tensorflow", metavar="PYTHON", help="a Python that has it")
+    parser.add_argument("--pytorch", metavar="PYTHON", help="a Python that has it")
+    given = parser.parse_args()
+    pythons = {"unisono": sys.executable}
+    pythons |= {"tensorflow": given.tensorflow} if given.tensorflow else {}
+    pythons |= {"torch": given.pytorch} if given.pytorch else {}
+    console = rich.console.Console(width=120)
+    pipelines_table(console, pythons, given.rows or [*pipelines.ROWS])
+    if given.rows:
+        return
     import unisono as uni
 
     uni.config.set_virtual_devices(REPLICAS)
     strategy = uni.distribute.MirroredStrategy([f"CPU:{i}" for i in range(REPLICAS)])
-    console = rich.console.Console()
     rates_table(console, strategy)
     feeding_table(console, strategy)
 

@@ -48,8 +48,7 @@ def jax_pair() -> dict[str, list[float]]:
     import jax
     import optax
     import steps
-    from jax.sharding import Mesh, NamedSharding
-    from jax.sharding import PartitionSpec as P
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
     import unisono as uni
     from unisono._src.workers import watchdog
