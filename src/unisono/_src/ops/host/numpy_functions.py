@@ -59,13 +59,13 @@ def floor_divide(x: Any, y: Any) -> Any:
 def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """Returns the mean, NaN for no elements; NumPy would warn of those."""
     if x.size:
-        return np.mean(x, axis, keepdims=keepdims)
-    return np.full_like(np.sum(x, axis, keepdims=keepdims), np.nan)
+        return x.mean(axis, keepdims=keepdims)
+    return np.full_like(x.sum(axis, keepdims=keepdims), np.nan)
 
 
 def var(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """Returns the variance, NaN for no elements."""
-    return np.var(x, axis, keepdims=keepdims) if x.size else mean(x, axis, keepdims)
+    return x.var(axis, keepdims=keepdims) if x.size else mean(x, axis, keepdims)
 
 
 def clip(x: Any, low: Any, high: Any) -> Any:
