@@ -205,6 +205,22 @@ def loss_table(one, many):
     return table
 
 
+def loss_chart(one, many, height=10):
+    """Returns the loss curves of two runs as text, on a logarithmic scale."""
+    values = np.log([one.losses, many.losses])
+    low, high = values.min(), values.max()
+    # The row of each loss, counted from the bottom.
+    rows = np.rint((values - low) / max(high - low, 1e-9) * (height - 1)).astype(int)
+    lines = []
+    for row in reversed(range(height)):
+        loss = np.exp(low + (high - low) * row / (height - 1))
+        marks = (" +×●"[a + 2 * b] for a, b in zip(rows[0] == row, rows[1] == row))
+        lines.append(f"{loss:8.3f} │ " + "   ".join(marks).rstrip())
+    lines.append(" " * 9 + "└" + "─" * (4 * len(one.losses)) + " epochs")
+    names = f"+ 1 replica   × {many.replicas} replicas   ● both"
+    return "\n".join([f"{'loss':>8}", *lines, f"{names:>{9 + len(names) + 2}}"])
+
+
 def run_table(*histories):
     """Returns a table of the throughput and the accuracy of each run."""
     table = Table(title="Runs")
@@ -246,6 +262,8 @@ def main():
     many = train_with_progress(
         uni.distribute.MirroredStrategy(devices), digits, arguments.epochs, console
     )
+    console.print()
+    console.print(loss_chart(one, many), highlight=False)
     console.print()
     console.print(loss_table(one, many))
     console.print(run_table(one, many))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any, final
+import importlib.metadata
+from typing import Annotated, Any, final
 
 import typer
 import typer.core
@@ -43,9 +44,25 @@ app = typer.Typer(
 )
 
 
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"unisono {importlib.metadata.version('unisono')}")
+        raise typer.Exit
+
+
 # Typer makes a group only of what has commands or a callback of its own.
 @app.callback()
-def _root() -> None:
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Print the version and exit.",
+        ),
+    ] = False,
+) -> None:
     pass
 
 
