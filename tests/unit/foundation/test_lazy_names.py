@@ -77,6 +77,7 @@ def test_missing_names_are_not_listed():
         unknown = [n for n in dir(module) if not hasattr(module, n)]
         assert not unknown
     assert "raw_ops" not in dir(unisono)
+    assert not [n for n in dir(unisono) if n[0] == "_" and n[1] != "_"]
 
 
 def test_every_public_module_answers_for_tensorflows_names():

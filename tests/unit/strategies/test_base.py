@@ -1,6 +1,7 @@
 """Entering and leaving the scope of a strategy."""
 
 import jax.numpy as jnp
+import optax
 import pytest
 
 import unisono
@@ -134,3 +135,33 @@ def test_the_default_replica_names_no_device():
         return unisono.distribute.get_replica_context().devices
 
     assert find() == unisono.distribute.get_strategy().run(find) == [""]
+
+
+def test_a_strategy_shows_its_devices():
+    s = unisono.distribute.MirroredStrategy(["CPU:1", "CPU:0"])
+    assert repr(s) == "<MirroredStrategy of 2 replicas on CPU:1, CPU:0>"
+    eight = unisono.distribute.MirroredStrategy([f"CPU:{i}" for i in range(8)])
+    assert repr(eight) == "<MirroredStrategy of 8 replicas on CPU:0, …, CPU:7>"
+    one = unisono.distribute.OneDeviceStrategy("CPU:3")
+    assert repr(one) == "<OneDeviceStrategy of 1 replica on CPU:3>"
+
+
+def test_what_a_training_program_makes_shows_what_it_is_of(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    s = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with s.scope():
+        w = unisono.Variable([1.0], name="w")
+        optimizer = unisono.optimizers.Optimizer(optax.sgd(0.1), [w])
+    batches = s.experimental_distribute_dataset(unisono.data.Dataset.range(4).batch(2))
+    checkpoint = unisono.train.Checkpoint(w=w, optimizer=optimizer)
+    made = {
+        "<Optimizer of w:0>": optimizer,
+        "<DistributedIterator of <DistributedDataset over 2 replicas>>": iter(batches),
+        "<Checkpoint of w, optimizer>": checkpoint,
+        "<CheckpointManager of 'steps'>": unisono.train.CheckpointManager(
+            checkpoint, "steps", max_to_keep=1
+        ),
+        "<GradientTape stopped, persistent=True>": unisono.GradientTape(True),
+        "<Generator PHILOX>": unisono.random.Generator.from_seed(1),
+    }
+    assert [repr(x) for x in made.values()] == list(made)

@@ -130,6 +130,10 @@ class GradientTape:
         self._watched: tuple[Any, ...] = ()
         self._libraries: contextlib.ExitStack | None = None
 
+    def __repr__(self) -> str:
+        state = "recording" if self._is_open else "stopped"
+        return f"<GradientTape {state}, persistent={self._persistent}>"
+
     # The block.
 
     def __enter__(self) -> GradientTape:

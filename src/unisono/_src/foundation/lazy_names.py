@@ -70,7 +70,8 @@ def serve(module: str) -> None:
         return found
 
     def list_names() -> list[str]:
-        return sorted({*space, *read_imports().names, *load_all(), "__all__"})
+        names = {*space, *read_imports().names, *load_all(), "__all__"}
+        return sorted(n for n in names if n.startswith("__") or n[0] != "_")
 
     def load_all() -> Mapping[str, everyday.EverydayName]:
         for where in read_imports().stars:

@@ -719,7 +719,12 @@ class Strategy:
     def __repr__(self) -> str:
         if call_context.is_default(self):
             return f"<{type(self).__name__}>"
-        return f"<{type(self).__name__} of {self.num_replicas_in_sync} replicas>"
+        count = self.num_replicas_in_sync
+        here = [n.rpartition("device:")[2] for n in self.extended.worker_devices]
+        shown = ", ".join(here if len(here) < 5 else [here[0], "…", here[-1]])
+        title = f"{type(self).__name__} of {count} replica{'s' * (count != 1)}"
+        # Other workers have the rest of the replicas.
+        return f"<{title}{', here' if count > len(here) else ''} on {shown}>"
 
 
 # `options` is the name of a parameter above, so the function has a name of its own.

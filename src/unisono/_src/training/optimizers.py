@@ -219,6 +219,11 @@ class Optimizer:
             )
         )
 
+    def __repr__(self) -> str:
+        names = [v.name for v in self._variables]
+        shown = ", ".join(names if len(names) < 5 else [*names[:3], "…", names[-1]])
+        return f"<Optimizer of {shown}>"
+
     @staticmethod
     def _check(variables: Sequence[object]) -> None:
         """Raises unless all of `variables` are variables."""

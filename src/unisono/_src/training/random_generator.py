@@ -231,6 +231,9 @@ class Generator:
         """
         return self._alg
 
+    def __repr__(self) -> str:
+        return f"<Generator {Algorithm(self._alg).name}>"
+
     def _checkpoint_children(self) -> dict[str, Any]:
         """Returns the state by TensorFlow's name of it."""
         return {"_state_var": self._state_var}

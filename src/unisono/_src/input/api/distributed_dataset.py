@@ -116,6 +116,9 @@ class DistributedIterator(ProcessBound, iterators.PositionedIterator):
         """Returns the spec of the values of a step."""
         return self._dataset.element_spec
 
+    def __repr__(self) -> str:
+        return f"<DistributedIterator of {self._dataset!r}>"
+
     def pull(self) -> Any:
         """Takes the values of the next step and returns them."""
         if self._returned:

@@ -275,6 +275,10 @@ class Checkpoint(deferred_restore.DeferredRestoreMixin):
                 )
             setattr(self, name, value)
 
+    def __repr__(self) -> str:
+        shown = ", ".join(n for n in vars(self) if not n.startswith("_"))
+        return f"<Checkpoint of {shown or repr(self._root)}>"
+
     @property
     def save_counter(self) -> Variable:
         """The variable that counts the calls of `save`.

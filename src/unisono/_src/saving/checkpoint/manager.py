@@ -119,6 +119,9 @@ class CheckpointManager:
         with contextlib.suppress(OSError):
             self._found = frozenset(os.listdir(self._absolute_path))
 
+    def __repr__(self) -> str:
+        return f"<CheckpointManager of {self._directory!r}>"
+
     @property
     def directory(self) -> str:
         """The directory of the checkpoints."""
