@@ -117,6 +117,55 @@ def test_another_backend_in_the_file_is_refused_with_the_cure(tmp_path):
     assert after == "jax jax"
 
 
+IMPORTED = """
+import os, sys
+import unisono as tf
+assert "keras" not in sys.modules and "KERAS_BACKEND" not in os.environ
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+with strategy.scope():
+    import keras  # The scope that is open hears of it.
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+print(keras.backend.backend(), os.environ["KERAS_BACKEND"])
+print(model.weights[0].distribute_strategy is strategy)
+doubled = tf.concat([keras.Input((2,))] * 2, -1)
+print(doubled.shape, keras.optimizers.SGD(0.5).lr.numpy())
+"""
+
+CHOSEN = """
+import os, sys, unisono as tf
+import keras
+print(keras.backend.backend(), os.environ.get("KERAS_BACKEND", "unset"))
+print(hasattr(keras.Model, "save_spec"))
+"""
+
+MIXED = """
+import os, sys, types, unisono as tf
+sys.modules["tensorflow"] = types.ModuleType("tensorflow")
+try:
+    import keras
+except Exception as error:  # This TensorFlow is empty, and Keras wants it.
+    print("tensorflow" in str(error), "KERAS_BACKEND" in os.environ)
+"""
+
+
+@pytest.mark.needs_devices(4)
+def test_keras_that_is_imported_after_unisono_is_that_of_unisono_keras(tmp_path):
+    found = output_of(IMPORTED, tmp_path)
+    assert found == ["jax jax", "True", "(None, 4) 0.5"]
+
+
+def test_a_choice_of_the_program_holds_when_it_imports_keras(tmp_path):
+    chosen = output_of(CHOSEN, tmp_path, KERAS_BACKEND="numpy")
+    assert chosen == ["numpy numpy", "False"]
+    file = tmp_path / ".keras" / "keras.json"
+    file.write_text('{"backend": "numpy"}')
+    assert output_of(CHOSEN, tmp_path) == ["numpy unset", "False"]
+
+
+def test_a_program_that_has_loaded_tensorflow_chooses_for_itself(tmp_path):
+    assert output_of(MIXED, tmp_path) == ["True False"]
+
+
 LOADED = """
 import os
 os.environ["KERAS_BACKEND"] = "numpy"

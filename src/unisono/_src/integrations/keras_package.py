@@ -139,8 +139,8 @@ def load() -> None:
         RuntimeError: Keras runs on another backend than JAX, or is too old.
         ImportError: Keras is not installed.
     """
-    is_new = "keras" not in sys.modules
-    if is_new and importlib.util.find_spec("keras") is None:
+    is_missing = "keras" not in sys.modules
+    if is_missing and importlib.util.find_spec("keras") is None:
         raise ImportError(
             "unisono.keras is Keras, which is not installed. Install it with: pip "
             "install 'unisono[keras]'"
@@ -150,11 +150,21 @@ def load() -> None:
     backend_choice.check()
     if sys.modules["keras"].backend.backend() != "jax":
         raise RuntimeError(backend_choice.find_obstacle())
+    _install()
+
+
+def join() -> None:
+    """Lets a Keras that was imported just now take part, if it can."""
+    backend_choice = importlib.import_module(f"{_HERE}.keras.backend_choice")
+    if backend_choice.is_new_enough() and backend_choice.find_obstacle() is None:
+        _install()
+        library_hooks.join_open_scopes("keras")
+
+
+def _install() -> None:
     importlib.import_module(f"{_HERE}.keras.former_names").install()
     importlib.import_module(f"{_HERE}.keras.symbolic_names").install()
     library_hooks.introduce()
-    if is_new:
-        library_hooks.join_open_scopes("keras")
 
 
 @final

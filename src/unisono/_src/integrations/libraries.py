@@ -6,6 +6,7 @@ import importlib
 from typing import final
 
 from unisono._src.foundation import library_hooks
+from unisono._src.integrations import keras_import
 
 _HERE = __name__.rpartition(".")[0]
 
@@ -33,3 +34,4 @@ def install() -> None:
     """Register Keras and Flax with scopes and checkpoints, without importing them."""
     for library in ("keras", "flax.nnx"):
         library_hooks.register(_LazyIntegration(library))
+    keras_import.install()

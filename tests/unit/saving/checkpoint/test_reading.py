@@ -1,5 +1,7 @@
 """Checkpoints are read by key, without objects to restore."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -30,6 +32,19 @@ def test_a_reader_has_the_values_shapes_and_types_of_a_checkpoint(tmp_path):
     assert f"{KEY} (float32) [1, 2]\n".encode() in reader.debug_string()
     with pytest.raises(tf.errors.NotFoundError, match="Key w not found"):
         reader.get_tensor("w")
+
+
+def test_the_latest_weights_of_keras_are_found_where_no_checkpoint_is(tmp_path):
+    assert tf.train.latest_checkpoint(tmp_path / "none") is None
+    for number in (9, 10):
+        file = tmp_path / f"cp-{number}.weights.h5"
+        file.touch()
+        os.utime(file, (1, 1))
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(file)
+    os.utime(tmp_path / "cp-9.weights.h5", (2, 2))
+    assert tf.train.latest_checkpoint(tmp_path).endswith("cp-9.weights.h5")
+    saved = tf.train.Checkpoint(v=tf.Variable(1.0)).save(str(tmp_path / "ckpt"))
+    assert tf.train.latest_checkpoint(tmp_path) == saved
 
 
 def test_a_reader_needs_a_checkpoint(tmp_path):

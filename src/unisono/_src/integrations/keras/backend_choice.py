@@ -2,7 +2,7 @@
 
 Keras chooses its backend once, while it is imported. By default it takes TensorFlow,
 which need not be installed and which no strategy of unisono can distribute. So the
-backend is chosen here if unisono is the first that imports Keras.
+backend is chosen here if Keras is imported after unisono (`keras_import`).
 """
 
 from __future__ import annotations
@@ -33,11 +33,7 @@ def choose() -> None:
     """
     if "keras" in sys.modules:
         return
-    backend = os.environ.get("KERAS_BACKEND")
-    source = "The environment variable KERAS_BACKEND"
-    if not backend:
-        path = _configuration_path()
-        backend, source = _read_backend(path), f"The file {path}"
+    backend, source = _find_choice()
     if not backend:
         # In the environment, so that processes started by this one choose it too.
         os.environ["KERAS_BACKEND"] = "jax"
@@ -47,6 +43,25 @@ def choose() -> None:
             "unisono cannot distribute it. Write this before keras is imported: "
             'os.environ["KERAS_BACKEND"] = "jax"'
         )
+
+
+def suggest() -> None:
+    """Choose JAX for a Keras that the program imports itself, if nobody chose.
+
+    A program that has loaded TensorFlow may be about to use Keras with it, so there
+    Keras decides.
+    """
+    if "tensorflow" not in sys.modules and not _find_choice()[0]:
+        os.environ["KERAS_BACKEND"] = "jax"
+
+
+def _find_choice() -> tuple[str | None, str]:
+    """Return the backend that somebody chose, or None, and where."""
+    backend = os.environ.get("KERAS_BACKEND")
+    if backend:
+        return backend, "The environment variable KERAS_BACKEND"
+    path = _configuration_path()
+    return _read_backend(path), f"The file {path}"
 
 
 def _configuration_path() -> str:

@@ -13,7 +13,13 @@ import keras
 
 from unisono._src.execution import gradient_tape
 from unisono._src.foundation.public_names import publish
-from unisono._src.integrations.keras import exporting, internals, optimizers
+from unisono._src.integrations.keras import (
+    exporting,
+    former_arguments,
+    former_files,
+    internals,
+    optimizers,
+)
 from unisono._src.integrations.keras.internals import (
     KerasMetric,
     KerasModel,
@@ -125,7 +131,7 @@ def _wrap_save(original: Callable[..., None]) -> Callable[..., None]:
         **kwargs: object,
     ) -> None:
         kind = kwargs.get("save_format")
-        is_bare = not os.path.splitext(os.fspath(filepath))[1]
+        is_bare = former_files.is_directory(filepath)
         if not is_bare or zipped is not None or kind not in (None, "tf"):
             original(self, filepath, overwrite, zipped, **kwargs)
             return
@@ -240,6 +246,7 @@ def install() -> None:
     Objects come from Keras, so no namespace of ours can do this.
     """
     metric, optimizer = keras.metrics.Metric, internals.BaseOptimizer
+    saver = keras.callbacks.ModelCheckpoint
     for owner, name, value in [
         (metric, "reset_states", _reset_states),
         (optimizer, "minimize", _minimize),
@@ -248,9 +255,19 @@ def install() -> None:
     ]:
         if not hasattr(owner, name):
             setattr(owner, name, value)
-    keras.Model.save = _wrap_save(keras.Model.save)
-    # Outside scopes and functions, too: a loop of one's own with a LossScaleOptimizer.
-    internals.ops.cond = optimizers.wrap_cond(internals.ops.cond)
+    for owner, name, wrap in [
+        (keras.Model, "save", _wrap_save),
+        (keras.Model, "save_weights", former_files.wrap_save_weights),
+        (keras.Model, "load_weights", former_files.wrap_load_weights),
+        (saver, "__init__", former_files.wrap_checkpoint_init),
+        (keras.Layer, "add_weight", former_arguments.wrap_add_weight),
+        (metric, "add_weight", former_arguments.wrap_metric_weight),
+        (optimizer, "__init__", former_arguments.wrap_optimizer_init),
+        (optimizer, "apply_gradients", former_arguments.wrap_apply_gradients),
+        # Outside scopes and functions, too: a loop with a LossScaleOptimizer.
+        (internals.ops, "cond", optimizers.wrap_cond),
+    ]:
+        setattr(owner, name, wrap(getattr(owner, name)))
     for step in ("train_step", "test_step", "predict_step"):
         maker = f"make_{step.removesuffix('_step')}_function"
         wrapped = _wrap_maker(getattr(internals.JAXTrainer, maker), step)

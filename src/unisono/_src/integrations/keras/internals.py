@@ -167,11 +167,15 @@ class KerasOptimizer(Protocol):
     built: bool
     variables: list[KerasVariable]
     learning_rate: object
+    iterations: KerasVariable
     _variables: list[KerasVariable]
     _trainable_variables: list[KerasVariable]
 
     def build(self, variables: Sequence[KerasVariable]) -> None:
         """Make the slots of some variables."""
+
+    def apply(self, grads: object, trainable_variables: object, /) -> None:
+        """Update variables."""
 
     def apply_gradients(
         self, grads_and_vars: object, /, *args: object, **kwargs: object

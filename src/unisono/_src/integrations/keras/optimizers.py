@@ -7,7 +7,7 @@ import functools
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, final
 
 import jax
 import keras
@@ -31,6 +31,11 @@ _updates: weakref.WeakKeyDictionary[
 ] = weakref.WeakKeyDictionary()
 
 
+@final
+class OwnGradients(tuple[Gradient | None, ...]):
+    """Gradients that each replica applies as they are; they must be equal on all."""
+
+
 def wrap_apply(original: Callable[..., None]) -> Callable[..., None]:
     """Return an `Optimizer.apply` that first sums the gradients of the replicas."""
 
@@ -42,7 +47,15 @@ def wrap_apply(original: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         frame = ambient.current()
         is_replica = frame.strategy is not None and frame.mode == ambient.REPLICA
-        if not is_replica or len(grads) == 0:
+        is_own = isinstance(grads, OwnGradients)
+        if is_replica and is_own and hasattr(self, "inner_optimizer"):
+            raise NotImplementedError(
+                "A LossScaleOptimizer sums the gradients of the replicas itself, "
+                "because it must see their sum. Leave the sum of your own out, and "
+                "experimental_aggregate_gradients=False: "
+                "optimizer.apply_gradients(zip(gradients, variables))"
+            )
+        if not is_replica or is_own or len(grads) == 0:
             original(self, grads, trainable_variables)
             return
         wanted = _find_variables(self, trainable_variables)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,18 +27,17 @@ class TensorBoard(keras.callbacks.Callback):
     Args:
         log_dir: the directory. Training goes to ``train`` below it, validation and
             `evaluate` to ``validation``.
-        histogram_freq: accepted if 0; histograms are not written.
+        histogram_freq: a warning says that histograms are not written.
         write_graph: accepted, no effect; there is no graph.
-        write_images: accepted if False; images are not written.
+        write_images: a warning says that images are not written.
         write_steps_per_second: whether to write how many steps a second has.
         update_freq: ``"epoch"``, ``"batch"``, or a number for every so many batches.
         profile_batch: a batch to profile, or the first and the last one; 0 for none.
-        embeddings_freq: accepted if 0; embeddings are not written.
+        embeddings_freq: a warning says that embeddings are not written.
         embeddings_metadata: accepted, no effect.
 
     Raises:
-        ValueError: something is asked for that is not written, or `update_freq` or
-            `profile_batch` is none of the above.
+        ValueError: `update_freq` or `profile_batch` is none of the above.
 
     >>> import pathlib, tempfile
     >>> import numpy as np
@@ -71,9 +71,10 @@ class TensorBoard(keras.callbacks.Callback):
             ("embeddings_freq", embeddings_freq),
         ]:
             if given:
-                raise ValueError(
-                    f"TensorBoard writes numbers and profiles, received {name}="
-                    f"{given!r}. Leave {name} out; write what you need in a callback."
+                warnings.warn(
+                    f"TensorBoard writes numbers and profiles; {name}={given!r} has no "
+                    "effect. Write what you need in a callback.",
+                    stacklevel=2,
                 )
         self.log_dir = os.fspath(log_dir)
         self.write_steps_per_second = write_steps_per_second

@@ -34,6 +34,9 @@ def latest_checkpoint(
     Checkpoints are ordered by when they were saved, and every file is verified. A
     damaged checkpoint is passed over with a warning that names the damaged file.
 
+    Where there is none, the newest file of weights that Keras has saved there
+    (``….weights.h5``) is returned, for `load_weights`.
+
     Args:
         checkpoint_dir: the directory.
         latest_filename: accepted, no effect; no file records which is the latest.
@@ -50,9 +53,20 @@ def latest_checkpoint(
     found = checkpoint_directory.find_latest(
         snapshot.absolute_path(checkpoint_dir), check=restore_values.check_keys
     )
-    if found is None:
-        return None
-    return os.path.join(os.fspath(checkpoint_dir), found.name)
+    name = _find_weights(checkpoint_dir) if found is None else found.name
+    return None if name is None else os.path.join(os.fspath(checkpoint_dir), name)
+
+
+def _find_weights(directory: PathLike) -> str | None:
+    """Returns the name of the newest file of Keras' weights in a directory, or None."""
+    files = snapshot.absolute_path(directory).glob("*.weights.h5")
+    # Of two with the same time the one with the larger number in its name.
+    newest = max(
+        files,
+        key=lambda x: (x.stat().st_mtime_ns, len(x.name), x.name),
+        default=None,
+    )
+    return None if newest is None else newest.name
 
 
 def _find_checkpoint(path: PathLike) -> pathlib.Path:
