@@ -28,6 +28,7 @@ from unisono._src.integrations import jax_arrays as _jax_arrays, libraries as _l
 from unisono._src.state.creation import variable_creator_scope as variable_creator_scope
 from unisono._src.state.variables import Variable as Variable
 from unisono._src.values.indexed_slices import IndexedSlices as IndexedSlices
+from unisono.distribute import get_replica_context as get_replica_context
 
 # Loaded on first use: not every program reads, saves, launches or computes with these.
 if _typing.TYPE_CHECKING:
@@ -105,6 +106,7 @@ if _typing.TYPE_CHECKING:
     from unisono._src.ops.tensor_array import *  # noqa: F403
     from unisono._src.ops.custom_gradients import *  # noqa: F403
     from unisono._src.ops.host_functions import *  # noqa: F403
+    from unisono._src.ops.initial_values import *  # noqa: F403
     # isort: on
 
 _libraries.install()

@@ -1,6 +1,12 @@
-"""`Optional`, an element or none, under its name in ``tf.experimental``."""
+"""Names of ``tf.experimental``: `Optional`, and blocks that need not wait."""
+
+import typing as _typing
 
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.input.api.iterators import Optional as Optional
+
+# Loaded on first use, as all everyday names are.
+if _typing.TYPE_CHECKING:
+    from unisono._src.ops.asynchronous import *  # noqa: F403
 
 _lazy_names.serve(__name__)

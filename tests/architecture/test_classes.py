@@ -61,6 +61,8 @@ REPLACED = {
     "state.frames.StateFrame.cells": _PROGRAM,
     "state.frames.StateFrame.note_topology": _PROGRAM,
     "state.frames.StateFrame.settle": _PROGRAM,
+    "foundation.errors.OpError.__notes__": "Errors of files are of another layout.",
+    "strategies.base.Strategy.reduce": "TensorFlow 1 needs no axis.",
     "strategies.base.Strategy.__reduce_ex__": "Dataset functions take it to workers.",
     "strategies.extended.StrategyExtended._batch_reduce_to": _CONTRACT,
     "strategies.extended.StrategyExtended._update_together": _CONTRACT,
@@ -77,12 +79,14 @@ _PUBLIC = "Programs make objects of it and subclass it."
 _ROOT = "It only gives its subclasses a common type, as in TensorFlow."
 
 # Classes with subclasses of ours that are not abstract, and why.
+_OLDER = "TensorFlow's older class of the same name is a subclass, too."
 NOT_ABSTRACT = {
     "estimator.hooks.CheckpointSaverListener": _PUBLIC,
     "estimator.hooks.SessionRunHook": _PUBLIC,
     "execution.contexts.ReplicaContext": _PUBLIC,
     "execution.specs.TypeSpec": _ROOT,
     "foundation.ambient.PerThread": "Python's threading.local, under a name of ours.",
+    "foundation.options.CommunicationOptions": _OLDER,
     "foundation.process_bound.ProcessBound": "Steps ask often whether a value is "
     "distributed, and `abc.ABC` makes that slow.",
     "input.api.dataset.Dataset": _PUBLIC,
@@ -93,6 +97,13 @@ NOT_ABSTRACT = {
     "saving.checkpoint.module.Module": _PUBLIC,
     "state.variables.Variable": "Calling it makes an object of one of its subclasses.",
     "strategies.base.Strategy": _PUBLIC,
+    "strategies.mirrored.CentralStorageStrategy": _OLDER,
+    "strategies.mirrored.MirroredStrategy": _OLDER,
+    "strategies.multi_worker.ExperimentalMultiWorkerMirroredStrategy": _OLDER,
+    "strategies.multi_worker.MultiWorkerMirroredStrategy": _OLDER,
+    "strategies.one_device.OneDeviceStrategy": _OLDER,
+    "strategies.tpu.TPUStrategy": _OLDER,
+    "strategies.version_1.StrategyV1": _ROOT,
 }
 
 

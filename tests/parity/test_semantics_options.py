@@ -71,6 +71,8 @@ def test_merged_options_take_what_is_not_a_default():
 def test_collective_hints_are_communication_options():
     hints = experimental.CollectiveHints(bytes_per_pack=1)
     assert hints == experimental.CommunicationOptions(bytes_per_pack=1)
+    assert isinstance(hints, experimental.CommunicationOptions)
+    assert isinstance(experimental.CollectiveHints, type)
     assert str(hints) == (
         "Options(bytes_per_pack=1,timeout_seconds=None, "
         "implementation=CommunicationImplementation.AUTO)"

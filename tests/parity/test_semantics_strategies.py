@@ -437,8 +437,9 @@ def test_an_extended_object_outlives_its_strategy_only_to_say_so():
 @pytest.mark.feature("A06")
 def test_the_compat_names_are_the_same_classes():
     v1, v2 = tf.compat.v1.distribute, tf.compat.v2.distribute
-    for name in ("Strategy", "StrategyExtended", "MirroredStrategy", "ReduceOp"):
+    for name in ("Strategy", "StrategyExtended", "CrossDeviceOps", "ReduceOp"):
         assert getattr(v1, name) is getattr(v2, name) is getattr(tf.distribute, name)
+    assert v2.MirroredStrategy is tf.distribute.MirroredStrategy
     assert tf.compat.v2.Variable is tf.Variable
     assert tf.compat.v2.function is tf.function
 

@@ -1,6 +1,7 @@
 """Checkpoints, the global step, cluster specs and progress: names of ``tf.train``.
 
-`CheckpointReader`, `ClosureProgress`, `Progress` and `StepTimes` are not in TensorFlow.
+`CheckpointReader`, `CheckpointState`, `ClosureProgress`, `Progress` and `StepTimes` are
+not in TensorFlow.
 """
 
 import typing as _typing
@@ -14,6 +15,11 @@ from unisono._src.saving.checkpoint.checkpoint import (
 )
 from unisono._src.saving.checkpoint.manager import (
     CheckpointManager as CheckpointManager,
+)
+from unisono._src.saving.checkpoint.new_checkpoints import (
+    CheckpointState as CheckpointState,
+    checkpoints_iterator as checkpoints_iterator,
+    get_checkpoint_state as get_checkpoint_state,
 )
 from unisono._src.saving.checkpoint.reading import (
     CheckpointReader as CheckpointReader,

@@ -4,6 +4,8 @@ import collections
 import copy
 import dataclasses
 import gc
+import math
+import pickle
 import threading
 import types
 import weakref
@@ -635,3 +637,107 @@ def test_a_function_that_was_compiled_before_runs_as_python_too(request):
     uni.config.run_functions_eagerly(False)
     assert float(double(x)) == 6.0
     assert seen == [True, False, False, False]
+
+
+# Defaults beside an input_signature.
+
+
+def test_a_default_is_used_where_the_input_signature_has_a_spec_for_it():
+    vector, number = uni.TensorSpec([None]), uni.TensorSpec([])
+
+    @uni.function(input_signature=[vector, number])
+    def scale(x, by=2.0, *, plus=1.0):
+        return x * by + plus
+
+    assert scale(jnp.ones(2)).tolist() == [3.0, 3.0]
+    assert scale(jnp.ones(3), 4).tolist() == [5.0, 5.0, 5.0]
+    assert scale(by=3.0, x=jnp.ones(1)).tolist() == [4.0]
+    # One program for all numbers, as for those that are given.
+    assert scale.experimental_get_tracing_count() <= 3
+    with pytest.raises(TypeError, match="missing a required argument: 'x'"):
+        scale()
+
+
+def test_an_argument_without_a_spec_is_its_default():
+    @uni.function(input_signature=[uni.TensorSpec([None])])
+    def call(x, training=False, *, by=2.0):
+        return x * (10.0 if training else by)
+
+    wanted = [2.0, 2.0]
+    assert call(jnp.ones(2)).tolist() == wanted
+    assert call(jnp.ones(2), False).tolist() == wanted
+    assert call(jnp.ones(2), training=False, by=2.0).tolist() == wanted
+    with pytest.raises(TypeError, match="'training'.* default False, received True"):
+        call(jnp.ones(2), training=True)
+    with pytest.raises(TypeError, match="'by'.* default 2.0, received 3.0"):
+        call(jnp.ones(2), by=3.0)
+    # An array is never taken for the default.
+    with pytest.raises(TypeError, match="'by'"):
+        call(jnp.ones(2), by=jnp.float32(2.0))
+
+
+def test_an_argument_that_only_has_a_name_may_have_a_spec():
+    @uni.function(input_signature=[uni.TensorSpec([]), uni.TensorSpec([])])
+    def add(x, *, y=3.0):
+        return x + y
+
+    assert float(add(1)) == 4.0
+    assert float(add(1, y=2)) == 3.0
+
+
+# Copies and pickles.
+
+
+class Trainer(uni.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = uni.Variable(2.0)
+        self.step = uni.function(self._step)
+
+    def _step(self, x):
+        return self.weight * x
+
+    @uni.function
+    def method(self, x):
+        return self.weight + x
+
+
+@uni.function
+def found_by_name(x):
+    return x + 1
+
+
+def test_a_copy_of_an_object_has_functions_of_its_own():
+    first = Trainer()
+    assert float(first.step(3.0)) == 6.0
+    second = copy.deepcopy(first)
+    second.weight.assign(5.0)
+    assert [float(t.step(3.0)) for t in (first, second)] == [6.0, 15.0]
+    assert [float(t.method(1.0)) for t in (first, second)] == [3.0, 6.0]
+    bound = copy.deepcopy(first.method)
+    assert bound.__self__ is not first and float(bound(1.0)) == 3.0
+
+
+def test_a_copy_of_a_function_is_traced_by_itself_and_has_its_options():
+    weight = uni.Variable(2.0)
+    spec = [uni.TensorSpec([])]
+    first = uni.Function(lambda x: weight * x, spec, "scale", max_programs=3)
+    assert float(first(3)) == 6.0
+    for second in (copy.copy(first), copy.deepcopy(first)):
+        assert second.experimental_get_tracing_count() == 0
+        assert second.input_signature == spec and second.__name__ == "scale"
+        weight.assign(2.0)
+        assert float(second(3)) == 6.0
+
+
+def test_a_function_of_a_module_is_pickled_by_its_name():
+    assert int(found_by_name(1)) == 2
+    assert pickle.loads(pickle.dumps(found_by_name)) is found_by_name
+    assert copy.deepcopy(found_by_name) is found_by_name
+
+
+def test_another_function_is_pickled_with_its_python_function():
+    made = uni.function(math.hypot)
+    assert pickle.loads(pickle.dumps(made)).python_function is math.hypot
+    with pytest.raises((AttributeError, pickle.PicklingError), match="lambda"):
+        pickle.dumps(uni.function(lambda x: x))

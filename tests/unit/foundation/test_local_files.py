@@ -64,3 +64,27 @@ def test_what_is_missing_is_named(use, tmp_path):
 def test_a_place_on_another_machine_is_refused():
     with pytest.raises(ValueError, match=r"'gs://bucket/x' is not one\. Mount"):
         gfile.exists("gs://bucket/x")
+
+
+def test_text_and_bytes_are_written_in_any_mode(tmp_path):
+    path = tmp_path / "notes"
+    for mode in ("w", "wb"):
+        with gfile.GFile(path, mode) as file:
+            file.write("ä")
+            file.write(b"b")
+            file.write(bytearray(b"c"))
+            with pytest.raises(TypeError, match="Expected binary or unicode string"):
+                file.write(3)
+        assert path.read_bytes() == "äbc".encode()
+    with gfile.GFile(path, "ab") as file:
+        file.write("ö")
+    assert path.read_bytes() == "äbcö".encode()
+
+
+def test_a_file_that_may_not_be_opened_is_an_error_of_both_kinds(monkeypatch, tmp_path):
+    def refuse(*args, **kwargs):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("builtins.open", refuse)
+    with pytest.raises(errors.PermissionDeniedError, match="notes; Permission denied"):
+        gfile.GFile(tmp_path / "notes", "w")

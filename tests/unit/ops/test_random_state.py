@@ -184,3 +184,17 @@ def test_threads_that_call_a_new_function_draw_different_numbers():
     at_once(*[repeated(lambda: seen.append(float(step())), 5)] * 4)
     assert len(set(seen)) == 20
     assert step.experimental_get_tracing_count() == 1
+
+
+def test_without_a_seed_numbers_differ_again():
+    unisono.random.set_seed(7)
+    first = unisono.random.uniform([4]).tolist()
+    unisono.random.set_seed(None)
+    second, third = (unisono.random.uniform([4]).tolist() for _ in range(2))
+    assert first != second != third
+    draw = unisono.function(lambda: unisono.random.uniform([4]))
+    assert draw().tolist() != draw().tolist()
+    # An operation with a seed of its own goes on as in a program without `set_seed`.
+    own = [unisono.random.uniform([2], seed=3).tolist() for _ in range(2)]
+    unisono.random.set_seed(None)
+    assert [unisono.random.uniform([2], seed=3).tolist() for _ in range(2)] == own

@@ -165,3 +165,37 @@ def test_what_a_training_program_makes_shows_what_it_is_of(tmp_path, monkeypatch
         "<Generator PHILOX>": unisono.random.Generator.from_seed(1),
     }
     assert [repr(x) for x in made.values()] == list(made)
+
+
+def test_the_settings_of_a_session_change_nothing():
+    strategy = mirrored(2)
+    config = unisono.compat.v1.ConfigProto(allow_soft_placement=True)
+    strategy.configure(session_config=config, task_type="worker", task_id=0)
+    copied = strategy.update_config_proto(config)
+    assert copied is not config and copied.allow_soft_placement
+
+
+def test_a_strategy_that_is_made_takes_no_cluster():
+    cluster = {"worker": ["a:1", "b:1"]}
+    with pytest.raises(ValueError, match="Pass a cluster_resolver"):
+        mirrored(2).configure(cluster_spec=cluster, task_type="worker", task_id=0)
+    # The default strategy ignores it, as in TensorFlow.
+    unisono.distribute.get_strategy().configure(cluster_spec=cluster)
+
+
+def test_variables_are_made_beside_another_by_the_older_name_too():
+    strategy = mirrored(2)
+    with strategy.scope():
+        first = unisono.Variable(1.0)
+        with strategy.colocate_vars_with(first):
+            second = unisono.Variable(2.0)
+    assert second.device == first.device
+    with pytest.raises(RuntimeError, match="Need to be inside"):
+        strategy.colocate_vars_with(first)
+
+
+def test_the_replica_context_has_a_short_name():
+    assert unisono.get_replica_context is unisono.distribute.get_replica_context
+    strategy = mirrored(2)
+    ranks = strategy.run(lambda: unisono.get_replica_context().replica_id_in_sync_group)
+    assert [int(x) for x in strategy.experimental_local_results(ranks)] == [0, 1]

@@ -22,4 +22,9 @@ def test_what_the_guard_may_be_is_said():
 def test_the_old_signature_takes_the_communication_by_name():
     old = uni.distribute.experimental.MultiWorkerMirroredStrategy
     communication = uni.distribute.experimental.CollectiveCommunication.RING
-    assert old(communication).num_replicas_in_sync == 1
+    strategy = old(communication)
+    assert strategy.num_replicas_in_sync == 1
+    assert isinstance(strategy, old)
+    # As in TensorFlow: the older class is made of the newer one.
+    assert isinstance(strategy, uni.distribute.MultiWorkerMirroredStrategy)
+    assert not isinstance(make(), old)

@@ -65,7 +65,10 @@ def test_an_assignment_says_how_many_replicas_there_are(logical):
     built = tf.tpu.experimental.DeviceAssignment.build(
         tf.tpu.experimental.initialize_tpu_system(), BLOCKS[logical]
     )
-    assert older(device_assignment=built).num_replicas_in_sync == 1
+    strategy = older(device_assignment=built)
+    assert strategy.num_replicas_in_sync == 1
+    assert isinstance(strategy, older) and isinstance(strategy, tf.distribute.Strategy)
+    assert not isinstance(make(logical), older)
 
 
 @pytest.mark.feature("T03")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
+import sys
 import weakref
 from collections.abc import Callable, Sequence
 from typing import (
@@ -246,9 +248,11 @@ class Function(Generic[_P, _R_co]):
     def _apply_signature(self, args: _Args, kwargs: _Kwargs) -> Any:
         """Return the arguments in the order of the parameters, as the specs say."""
         assert self.input_signature is not None
-        bound = self._parameters.bind(*args, **kwargs)
+        bound = signature.bind(self._parameters, args, kwargs, self.input_signature)
         given = (*bound.args, *bound.kwargs.values())
-        return signature.apply_specs(given, self.input_signature), {}
+        found = signature.apply_specs(given, self.input_signature)
+        count = len(bound.args)
+        return found[:count], dict(zip(bound.kwargs, found[count:], strict=True))
 
     # Taking elements from iterators, and running on the host; see `host_inputs`.
 
@@ -498,7 +502,7 @@ class Function(Generic[_P, _R_co]):
             return concrete_function.as_specs((bound.args, bound.kwargs))  # type: ignore[no-any-return]
         wanted = tuple(self.input_signature)
         if args or kwargs:
-            bound = self._parameters.bind(*args, **kwargs)
+            bound = signature.bind(self._parameters, args, kwargs, wanted)
             given = (*bound.args, *bound.kwargs.values())
             signature.apply_specs(concrete_function.placeholders(given, 1), wanted)
         return wanted, {}
@@ -557,6 +561,23 @@ class Function(Generic[_P, _R_co]):
         """Return a function of a bound method, with the options of this one."""
         return Function(method, self.input_signature, None, self._programs.limit.count)
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Return how a copy is made, or a pickle: by its Python function, untraced.
+
+        A function that its module has under its name is found there again, as Python's
+        functions are. Those of the main module are not in other processes.
+        """
+        name, module = getattr(self, "__name__", None), sys.modules.get(self.__module__)
+        path = getattr(self, "__qualname__", "")
+        try:
+            is_there = operator.attrgetter(path)(module) is self
+        except AttributeError:
+            is_there = False
+        if is_there and self.__module__ != "__main__":
+            return path
+        limit = self._programs.limit.count
+        return type(self), (self.python_function, self.input_signature, name, limit)
+
     def __repr__(self) -> str:
         name = getattr(self, "__name__", repr(self.python_function))
         return f"<unisono.function {name}, traced {self._traces}×>"
@@ -576,6 +597,9 @@ class Method(Generic[_P, _R_co]):
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.function, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (self.__self__, self.function.__name__)
 
     def __repr__(self) -> str:
         return f"<bound {self.function!r} of {self.__self__!r}>"

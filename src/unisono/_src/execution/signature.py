@@ -317,6 +317,46 @@ def _rebuild_other(tag: str, rest: Any, leaves: Any) -> Any:
     return distributed.Mirrored.of(tree, rest[1])
 
 
+def bind(
+    parameters: inspect.Signature,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    input_signature: Sequence[Any],
+) -> inspect.BoundArguments:
+    """Return the arguments of a call that an `input_signature` describes.
+
+    Parameters with a default may be left out. Those for which there is no spec keep
+    their default, as in TensorFlow.
+
+    Raises:
+        TypeError: an argument is missing, or one without a spec is not its default.
+    """
+    bound = parameters.bind(*args, **kwargs)
+    if len(args) + len(kwargs) == len(input_signature):
+        return bound
+    bound.apply_defaults()
+    values = len(bound.args) + len(bound.kwargs)
+    for name in reversed(parameters.parameters):
+        default = parameters.parameters[name].default
+        if values <= len(input_signature) or default is inspect.Parameter.empty:
+            break
+        value = bound.arguments[name]
+        if value is not default and not _is_equal(value, default):
+            raise TypeError(
+                f"The input_signature has no spec for the argument {name!r}, so it must "
+                f"be its default {default!r}, received {value!r}. Add a TensorSpec for "
+                "it, or leave out the input_signature."
+            )
+        del bound.arguments[name]
+        values -= 1
+    return bound
+
+
+def _is_equal(value: object, default: object) -> bool:
+    """Whether an argument is the default of its parameter."""
+    return type(value) in _SCALARS and type(value) is type(default) and value == default
+
+
 def apply_specs(args: Sequence[Any], input_signature: Sequence[Any]) -> tuple[Any, ...]:
     """Return arguments converted to arrays, once they match an `input_signature`.
 

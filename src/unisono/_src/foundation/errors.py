@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
-from typing import TypeVar, final
+from collections.abc import Mapping, Sequence
+from typing import Self, TypeVar, final
 
+from unisono._src.foundation import error_codes
 from unisono._src.foundation.public_names import publish
 
 _E = TypeVar("_E", bound=BaseException)
@@ -55,7 +56,77 @@ def publish_errors(*kinds: type[BaseException]) -> None:
             kind.__notes__ = _NoteOfClass()  # type: ignore[assignment]
 
 
-class InvalidArgumentError(ValueError):
+class OpError(Exception):
+    """The common type of the errors that TensorFlow's operations have, with a code.
+
+    A program of its own raises them by their message, or by TensorFlow's three
+    arguments ``(node_def, op, message)``.
+
+    Attributes:
+        error_code: the number of the kind of error, such as
+            ``unisono.errors.NOT_FOUND``.
+        message: what happened.
+        node_def: what was given; None in errors of this package.
+        op: what was given; None in errors of this package.
+
+    >>> import unisono
+    >>> try:
+    ...     raise unisono.errors.AbortedError(None, None, "Two steps met.")
+    ... except unisono.errors.OpError as error:
+    ...     print(error, error.error_code == unisono.errors.ABORTED)
+    Two steps met. True
+    """
+
+    error_code = error_codes.UNKNOWN
+    node_def: object = None
+    op: object = None
+
+    # `OSError` reads its arguments here, other exceptions in `__init__`.
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
+        return super().__new__(cls, *_own_arguments(args, kwargs))
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*_own_arguments(args, kwargs))
+        if _are_of_tensorflow(args):
+            self.node_def, self.op = args[:2]
+        if type(self) is OpError and len(args) > _CODE:
+            self.error_code = args[_CODE]  # type: ignore[assignment]
+        for name in kwargs.keys() & {"node_def", "op", "error_code"}:
+            setattr(self, name, kwargs[name])
+
+    @property
+    def message(self) -> str:
+        """What happened."""
+        return str(self.args[0]) if self.args else ""
+
+    @property
+    def experimental_payloads(self) -> dict[str, str]:
+        """What TensorFlow's kernels add to an error: nothing here."""
+        return {}
+
+    def __str__(self) -> str:
+        return self.message
+
+
+# Where TensorFlow's `OpError` has its code among its arguments.
+_CODE = 3
+
+
+def _are_of_tensorflow(args: Sequence[object]) -> bool:
+    """Whether arguments of an error are TensorFlow's: a node, an operation and text."""
+    return len(args) >= _CODE and not isinstance(args[0], str)
+
+
+def _own_arguments(
+    args: tuple[object, ...], named: Mapping[str, object]
+) -> tuple[object, ...]:
+    """Returns the arguments of the Python exception that an `OpError` is, too."""
+    if _are_of_tensorflow(args):
+        return (args[2],)
+    return (named["message"],) if not args and "message" in named else args
+
+
+class InvalidArgumentError(OpError, ValueError):
     """An argument or value is not allowed, such as shapes that differ between replicas.
 
     >>> import unisono
@@ -66,8 +137,10 @@ class InvalidArgumentError(ValueError):
     batch_size must be greater than zero, received 0.
     """
 
+    error_code = error_codes.INVALID_ARGUMENT
 
-class FailedPreconditionError(RuntimeError):
+
+class FailedPreconditionError(OpError, RuntimeError):
     """The state that an operation needs is not there.
 
     An example is the value of a variable that was lost in a failed step, or this one:
@@ -81,8 +154,10 @@ class FailedPreconditionError(RuntimeError):
     Input dataset was expected to contain 3 elements, but contained 2.
     """
 
+    error_code = error_codes.FAILED_PRECONDITION
 
-class OutOfRangeError(IndexError):
+
+class OutOfRangeError(OpError, IndexError):
     """A read went past the end.
 
     >>> import unisono
@@ -96,8 +171,10 @@ class OutOfRangeError(IndexError):
     End of sequence.
     """
 
+    error_code = error_codes.OUT_OF_RANGE
 
-class NotFoundError(FileNotFoundError):
+
+class NotFoundError(OpError, FileNotFoundError):
     """A file, a checkpoint, or an entry of a checkpoint does not exist.
 
     >>> import unisono
@@ -108,8 +185,10 @@ class NotFoundError(FileNotFoundError):
     There is no checkpoint ...backups/ckpt-1. Please double-check the path...
     """
 
+    error_code = error_codes.NOT_FOUND
 
-class AlreadyExistsError(FileExistsError):
+
+class AlreadyExistsError(OpError, FileExistsError):
     """A file or folder to be made exists already.
 
     >>> import unisono
@@ -120,8 +199,10 @@ class AlreadyExistsError(FileExistsError):
     /; File exists
     """
 
+    error_code = error_codes.ALREADY_EXISTS
 
-class DataLossError(ValueError):
+
+class DataLossError(OpError, ValueError):
     """A file or checkpoint is damaged, or is not of the kind that was asked for.
 
     >>> import tempfile, unisono
@@ -135,8 +216,10 @@ class DataLossError(ValueError):
     the file ends 7 bytes before the record does.
     """
 
+    error_code = error_codes.DATA_LOSS
 
-class UnavailableError(RuntimeError):
+
+class UnavailableError(OpError, RuntimeError):
     """A parameter server, or a worker of a `ClusterCoordinator`, is gone.
 
     Attributes:
@@ -150,19 +233,19 @@ class UnavailableError(RuntimeError):
     Server 1 is gone. ps 1
     """
 
-    def __init__(
-        self, message: str, task_type: str = "worker", task_index: int = 0
-    ) -> None:
-        # All of them are arguments of the exception, so that it can be pickled.
-        super().__init__(message, task_type, task_index)
-        self.task_type = task_type
-        self.task_index = task_index
+    error_code = error_codes.UNAVAILABLE
+    task_type = "worker"
+    task_index = 0
 
-    def __str__(self) -> str:
-        return str(self.args[0])
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)
+        names = ("task_type", "task_index")
+        if not _are_of_tensorflow(args):
+            kwargs |= dict(zip(names, args[1:], strict=False))
+        vars(self).update({n: kwargs[n] for n in names if n in kwargs})
 
 
-class CancelledError(RuntimeError):
+class CancelledError(OpError, RuntimeError):
     """A scheduled function did not run, because another one has failed.
 
     >>> try:
@@ -172,8 +255,10 @@ class CancelledError(RuntimeError):
     Please reschedule the function.
     """
 
+    error_code = error_codes.CANCELLED
 
-class DeadlineExceededError(RuntimeError):
+
+class DeadlineExceededError(OpError, RuntimeError):
     """Something took longer than the time that the program gave it.
 
     `WorkerStalledError` is one of these, too.
@@ -184,6 +269,89 @@ class DeadlineExceededError(RuntimeError):
     ...     print(error)
     Worker 1 is behind.
     """
+
+    error_code = error_codes.DEADLINE_EXCEEDED
+
+
+class AbortedError(OpError, RuntimeError):
+    """An operation was given up, such as one that met another of its kind.
+
+    This package raises none; it is for what programs raise and catch themselves.
+
+    >>> try:
+    ...     raise AbortedError("Two steps met.")
+    ... except OpError as error:
+    ...     print(error)
+    Two steps met.
+    """
+
+    error_code = error_codes.ABORTED
+
+
+class InternalError(OpError, RuntimeError):
+    """Something is broken inside; for what programs raise and catch themselves.
+
+    >>> InternalError("No such state.").error_code
+    13
+    """
+
+    error_code = error_codes.INTERNAL
+
+
+class PermissionDeniedError(OpError, PermissionError):
+    """The program may not read or write a file.
+
+    >>> try:
+    ...     raise PermissionDeniedError("notes; Permission denied")
+    ... except PermissionError as error:
+    ...     print(error)
+    notes; Permission denied
+    """
+
+    error_code = error_codes.PERMISSION_DENIED
+
+
+class ResourceExhaustedError(OpError, RuntimeError):
+    """There is no memory left; for what programs raise and catch themselves.
+
+    A device whose memory is full raises JAX's `jax.errors.JaxRuntimeError`, with this
+    name's code, ``RESOURCE_EXHAUSTED``, in its message.
+
+    >>> ResourceExhaustedError("Out of memory.").error_code
+    8
+    """
+
+    error_code = error_codes.RESOURCE_EXHAUSTED
+
+
+class UnauthenticatedError(OpError, RuntimeError):
+    """A request has no valid credentials; for what programs raise themselves.
+
+    >>> UnauthenticatedError("Who is it?").error_code
+    16
+    """
+
+    error_code = error_codes.UNAUTHENTICATED
+
+
+class UnimplementedError(OpError, NotImplementedError):
+    """An operation is not there; for what programs raise and catch themselves.
+
+    >>> UnimplementedError("Not for strings.").error_code
+    12
+    """
+
+    error_code = error_codes.UNIMPLEMENTED
+
+
+class UnknownError(OpError, RuntimeError):
+    """An error of no other kind; for what programs raise and catch themselves.
+
+    >>> UnknownError("Something else.").error_code
+    2
+    """
+
+    error_code = error_codes.UNKNOWN
 
 
 class LaunchError(RuntimeError):

@@ -27,8 +27,8 @@ class _Seed:
     sequence: random.Random = random.Random()
 
 
-def set_seed(seed: int) -> None:
-    """Sets the seed, and begins its sequence of seeds."""
+def set_seed(seed: int | None) -> None:
+    """Sets the seed, and begins its sequence of seeds; None for no seed."""
     _Seed.given, _Seed.sequence = seed, random.Random(seed)
 
 

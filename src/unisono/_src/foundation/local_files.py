@@ -10,7 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, final
 
-from unisono._src.foundation.errors import AlreadyExistsError, NotFoundError
+from unisono._src.foundation.errors import (
+    AlreadyExistsError,
+    NotFoundError,
+    PermissionDeniedError,
+)
 
 Path = str | os.PathLike[str]
 
@@ -37,6 +41,8 @@ def _translate_errors(path: Path) -> Iterator[None]:
     except FileNotFoundError as error:
         missing = error.filename or os.fspath(path)
         raise NotFoundError(f"{missing}; No such file or directory") from error
+    except PermissionError as error:
+        raise PermissionDeniedError(f"{os.fspath(path)}; Permission denied") from error
     except FileExistsError as error:
         raise AlreadyExistsError(f"{os.fspath(path)}; File exists") from error
 
@@ -197,6 +203,7 @@ class GFile:
 
     Raises:
         NotFoundError: there is no such file to read.
+        PermissionDeniedError: the program may not open it.
 
     >>> import os, tempfile, unisono
     >>> path = os.path.join(tempfile.mkdtemp(), "notes")
@@ -239,7 +246,18 @@ class GFile:
             return list(self._file.readlines())
 
     def write(self, file_content: str | bytes) -> None:
-        """Writes text, or bytes in a binary mode."""
+        """Writes text or bytes, whatever the mode is; text is in UTF-8.
+
+        Raises:
+            TypeError: it is something else.
+        """
+        if not isinstance(file_content, (str, bytes, bytearray)):
+            raise TypeError(f"Expected binary or unicode string, got {file_content!r}")
+        if "b" in self._file.mode:
+            if isinstance(file_content, str):
+                file_content = file_content.encode()
+        elif not isinstance(file_content, str):
+            file_content = file_content.decode()
         self._file.write(file_content)
 
     def seek(self, offset: int = 0, whence: int = 0) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 # The exit code of a program that has saved its state and asks to be started again.
 # TensorFlow's (decision 0015).
@@ -273,19 +273,25 @@ class RunOptions(NamedTuple):
     experimental_xla_options: object | None = None
 
 
-def collective_hints(
-    bytes_per_pack: int = 0, timeout_seconds: float | None = None
-) -> CommunicationOptions:
-    """Returns `CommunicationOptions`; this is their old name, without `implementation`.
+@final
+class CollectiveHints(CommunicationOptions):
+    """Makes `CommunicationOptions`; this is their old name, without `implementation`.
 
     Args:
         bytes_per_pack: see `CommunicationOptions`.
         timeout_seconds: see `CommunicationOptions`.
 
-    >>> collective_hints(bytes_per_pack=8) == CommunicationOptions(bytes_per_pack=8)
+    >>> import unisono
+    >>> hints = unisono.distribute.experimental.CollectiveHints(bytes_per_pack=8)
+    >>> hints == unisono.distribute.experimental.CommunicationOptions(bytes_per_pack=8)
     True
     """
-    return CommunicationOptions(bytes_per_pack, timeout_seconds)
+
+    # As in TensorFlow, whose class makes objects of the newer one, too.
+    def __new__(  # type: ignore[misc]
+        cls, bytes_per_pack: int = 0, timeout_seconds: float | None = None
+    ) -> CommunicationOptions:
+        return CommunicationOptions(bytes_per_pack, timeout_seconds)
 
 
 def variable_synchronization(value: object, name: object) -> VariableSynchronization:

@@ -1,9 +1,12 @@
-"""TensorFlow's `numpy()`, `get_shape()` and `set_shape()` on JAX arrays.
+"""TensorFlow's `numpy()`, `get_shape()`, `set_shape()` and lists on JAX arrays.
 
 Replicas return plain JAX arrays. Programs written for TensorFlow call these methods on
 them often, and JAX's array class cannot be subclassed, so they are added to the class;
 those of shapes also to the class of the arrays that a program computes. If a class has
 such a method already, it stays. See docs/decisions/0007.
+
+The operators of both classes take lists and tuples of numbers as the other operand,
+which JAX refuses. See docs/decisions/0035.
 
 A function may capture an array of NumPy's. If it has a number of 64 bits that JAX would
 cut, it is refused where JAX takes it into the program.
@@ -18,7 +21,7 @@ import numpy as np
 
 from unisono._src.foundation import ambient, jax_internals, wide_numbers
 from unisono._src.foundation.tensor_shape import ShapeLike, TensorShape
-from unisono._src.values.array_operators import unpack_scalar
+from unisono._src.values.array_operators import take_lists, unpack_scalar
 
 _ArrayImpl = jax_internals.ArrayImpl
 # Returns the type of an array of the host in a program.
@@ -40,6 +43,15 @@ def _set_shape(self: jax.Array, shape: ShapeLike) -> None:
     TensorShape(self.shape).assert_is_compatible_with(shape)
 
 
+# Those for which JAX raises `TypeError` beside a list.
+OPERATORS = (
+    *("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv"),
+    *("floordiv", "rfloordiv", "mod", "rmod", "pow", "rpow", "matmul", "rmatmul"),
+    *("and", "rand", "or", "ror", "xor", "rxor"),
+    *("eq", "ne", "lt", "le", "gt", "ge"),
+)
+
+
 def install() -> None:
     """Add the methods to JAX's classes of arrays."""
     if jax_internals.find_missing(jax_internals.ARRAYS):
@@ -54,6 +66,11 @@ def install() -> None:
     ):
         if not hasattr(kind, name):
             setattr(kind, name, method)
+    for kind in (_ArrayImpl, jax.core.Tracer):
+        for name in OPERATORS:
+            operator = vars(kind).get(f"__{name}__")
+            if operator is not None:
+                setattr(kind, f"__{name}__", take_lists(operator))
     if jax_internals.find_missing(jax_internals.CAPTURES):
         return
     # JAX asks here for the type of each array of the host that a program takes in. A

@@ -12,12 +12,13 @@ from jax.typing import ArrayLike
 
 from unisono._src.foundation import dtypes, errors, wide_numbers
 from unisono._src.ops import kinds, tensors
-from unisono._src.ops.host.shared_bodies import array_function
+from unisono._src.ops.host.shared_bodies import array_function, everyday_name
 from unisono._src.ops.tensors import DType, Sizes, TensorLike
 from unisono._src.values import jax_tapes
 from unisono._src.values.indexed_slices import IndexedSlices
 
 __all__ = [
+    "broadcast_dynamic_shape",
     "cast",
     "constant",
     "convert_to_tensor",
@@ -409,6 +410,25 @@ def shape(
     wanted = tensors.canonical_type(dtypes.int32 if out_type is None else out_type)
     sizes = input.shape if isinstance(input, IndexedSlices) else tensors.shape_of(input)
     return _numbers(sizes, wanted)
+
+
+@everyday_name("broadcast_dynamic_shape", difference=_KNOWN_SIZES)
+def broadcast_dynamic_shape(shape_x: Sizes, shape_y: Sizes) -> jax.Array:
+    """Returns the shape of two arrays that are broadcast together, as an array.
+
+    >>> broadcast_dynamic_shape([2, 1, 3], [5, 1]).tolist()
+    [2, 5, 3]
+    """
+    name = "broadcast_dynamic_shape"
+    x = tensors.sizes(name, "shape_x", shape_x)
+    y = tensors.sizes(name, "shape_y", shape_y)
+    try:
+        found = np.broadcast_shapes(x, y)
+    except ValueError:
+        raise errors.InvalidArgumentError(
+            f"Incompatible shapes: {list(x)} vs. {list(y)} in {name}."
+        ) from None
+    return _numbers(found, np.dtype(dtypes.int32))
 
 
 @array_function("size", difference=_KNOWN_SIZES)

@@ -55,7 +55,7 @@ IN_LAYERS = (
 
 
 @everyday_name("random.set_seed")
-def set_seed(seed: int) -> None:
+def set_seed(seed: int | None) -> None:
     """Sets the global seed, from which all random numbers of the program follow.
 
     Operations count from the start again, also those of compiled functions. The rules
@@ -64,7 +64,8 @@ def set_seed(seed: int) -> None:
     were called before it. A dataset that is shuffled without a seed counts as one.
 
     Args:
-        seed: a whole number.
+        seed: a whole number; None for numbers that differ between runs, as before the
+            first call.
 
     Raises:
         RuntimeError: it is called in a `function`.
@@ -77,7 +78,8 @@ def set_seed(seed: int) -> None:
     >>> bool((unisono.random.uniform([2]) == first).all())
     True
     """
-    seed = whole_numbers.integer(seed, "seed")
+    if seed is not None:
+        seed = whole_numbers.integer(seed, "seed")
     if frames.frame().is_compiled:
         raise RuntimeError(
             "random.set_seed was called in a function, which runs this line only when "

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -607,6 +608,66 @@ class Strategy:
         3
         """
         return self._extended.experimental_make_numpy_dataset(numpy_input)
+
+    def colocate_vars_with(
+        self, colocate_with_variable: extended_lib.NonSlotDevices
+    ) -> contextlib.AbstractContextManager[object]:
+        """Calls `extended.colocate_vars_with`; this is TensorFlow 1's name for it.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> with strategy.scope():
+        ...     weight = unisono.Variable(1.0)
+        ...     with strategy.colocate_vars_with(weight):
+        ...         momentum = unisono.Variable(0.0)
+        >>> momentum.device == weight.device
+        True
+        """
+        return self._extended.colocate_vars_with(colocate_with_variable)
+
+    def configure(
+        self,
+        session_config: object = None,
+        cluster_spec: object = None,
+        task_type: str | None = None,
+        task_id: int | None = None,
+    ) -> None:
+        """Does nothing: there are no sessions to configure.
+
+        Args:
+            session_config: a `compat.v1.ConfigProto`, which has no effect.
+            cluster_spec: None. The workers are known when a strategy is made.
+            task_type: accepted for TensorFlow's sake.
+            task_id: accepted for TensorFlow's sake.
+
+        Raises:
+            ValueError: a cluster is given to another strategy than the default.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> strategy.configure(unisono.compat.v1.ConfigProto())
+        """
+        if cluster_spec and not call_context.is_default(self):
+            raise ValueError(
+                f"{type(self).__name__}.configure was given a cluster, but the workers "
+                "of a strategy are chosen when it is made. Pass a cluster_resolver to "
+                "MultiWorkerMirroredStrategy or ParameterServerStrategy, or set "
+                "TF_CONFIG."
+            )
+
+    def update_config_proto(self, config_proto: _Object) -> _Object:
+        """Returns a copy of the settings of a session; there is nothing to change.
+
+        Args:
+            config_proto: a `compat.v1.ConfigProto`.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> config = unisono.compat.v1.ConfigProto(allow_soft_placement=True)
+        >>> strategy.update_config_proto(config).allow_soft_placement
+        True
+        """
+        return copy.deepcopy(config_proto)
 
     def adopt(self, obj: _Object) -> _Object:
         """Brings a Keras object that was made outside the scope into this strategy.

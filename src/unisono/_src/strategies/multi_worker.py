@@ -76,19 +76,25 @@ class MultiWorkerMirroredStrategy(base.Strategy):
         )
 
 
-def experimental_multi_worker(
-    communication: options.CommunicationImplementation
-    | str = options.CommunicationImplementation.AUTO,
-    cluster_resolver: ClusterResolver | None = None,
-) -> MultiWorkerMirroredStrategy:
-    """Makes a `MultiWorkerMirroredStrategy` by TensorFlow's older signature.
+class ExperimentalMultiWorkerMirroredStrategy(MultiWorkerMirroredStrategy):
+    """`MultiWorkerMirroredStrategy` with the arguments of TensorFlow's older class.
 
     Args:
         communication: a `CommunicationImplementation` or its name.
-        cluster_resolver: as for the class.
+        cluster_resolver: as for `MultiWorkerMirroredStrategy`.
 
-    >>> experimental_multi_worker("NCCL").num_replicas_in_sync
-    1
+    >>> import unisono
+    >>> experimental = unisono.distribute.experimental
+    >>> strategy = experimental.MultiWorkerMirroredStrategy("NCCL")
+    >>> isinstance(strategy, unisono.distribute.MultiWorkerMirroredStrategy)
+    True
     """
-    chosen = options.CommunicationOptions(implementation=communication)
-    return MultiWorkerMirroredStrategy(cluster_resolver, chosen)
+
+    def __init__(
+        self,
+        communication: options.CommunicationImplementation
+        | str = options.CommunicationImplementation.AUTO,
+        cluster_resolver: ClusterResolver | None = None,
+    ) -> None:
+        chosen = options.CommunicationOptions(implementation=communication)
+        super().__init__(cluster_resolver, chosen)

@@ -198,20 +198,26 @@ class TPUStrategy(base.Strategy):
         return _annotate(tensor, self._topology, ())
 
 
-def experimental_tpu(
-    tpu_cluster_resolver: ClusterResolver | None = None,
-    device_assignment: DeviceAssignment | None = None,
-) -> TPUStrategy:
-    """Makes a `TPUStrategy` by TensorFlow's older signature.
+@final
+class ExperimentalTPUStrategy(TPUStrategy):
+    """`TPUStrategy` with the arguments of TensorFlow's older class.
 
     Args:
-        tpu_cluster_resolver: as for the class.
-        device_assignment: the class's `experimental_device_assignment`.
+        tpu_cluster_resolver: as for `TPUStrategy`.
+        device_assignment: its `experimental_device_assignment`.
 
-    >>> experimental_tpu().num_replicas_in_sync == len(jax.devices())
+    >>> import unisono
+    >>> strategy = unisono.distribute.experimental.TPUStrategy()
+    >>> isinstance(strategy, unisono.distribute.experimental.TPUStrategy)
     True
     """
-    return TPUStrategy(tpu_cluster_resolver, device_assignment)
+
+    def __init__(
+        self,
+        tpu_cluster_resolver: ClusterResolver | None = None,
+        device_assignment: DeviceAssignment | None = None,
+    ) -> None:
+        super().__init__(tpu_cluster_resolver, device_assignment)
 
 
 def _annotate(

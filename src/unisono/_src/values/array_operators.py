@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, Protocol, TypeVar
@@ -16,6 +17,7 @@ from unisono._src.foundation import wide_numbers
 from unisono._src.foundation.errors import InvalidArgumentError
 
 _T = TypeVar("_T")
+_Operator = Callable[[jax.Array, object], object]
 
 
 def operand(x: _T) -> _T | jax.Array:
@@ -122,18 +124,93 @@ class StandsForArray:
         raise NotImplementedError
 
 
-def _other_operand(x: object) -> Any:
+# The order in which a type holds the numbers of those before it.
+_KINDS = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
+
+
+def read_list(x: list[Any] | tuple[Any, ...], dtype: np.dtype[Any]) -> Any:
+    """Returns the array of a list that is an operand beside an array, as in TensorFlow.
+
+    Args:
+        x: nested lists or tuples of numbers, arrays and variables.
+        dtype: the type of the array, which Python's numbers get.
+
+    Returns:
+        An array; `x` itself if the array has no numbers.
+
+    Raises:
+        OverflowError: a number does not fit the type.
+        TypeError: the list has something else, or floats beside an array of integers.
+        ValueError: its parts have different lengths.
+
+    >>> read_list([1, 2], np.dtype("float32"))
+    array([1., 2.], dtype=float32)
+    """
+    wanted = _kind(dtype)
+    if wanted is None:
+        return x
+    values = _read_leaves(x)
+    if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(values)):
+        return jnp.asarray(values)
+    try:
+        found = np.asarray(values)
+    except ValueError:
+        raise ValueError(
+            f"Can't convert non-rectangular Python sequence to Tensor: received {x!r}."
+        ) from None
+    given = _kind(found.dtype)
+    if found.size and (given is None or given > wanted):
+        raise TypeError(
+            f"{x!r} cannot be an operand beside an array of type {dtype}. Convert the "
+            "array with unisono.cast, or the numbers of the list."
+        )
+    wide_numbers.check(found, "a list", dtype)
+    return found.astype(dtype)
+
+
+def take_lists(operator: _Operator) -> _Operator:
+    """Returns an operator of JAX's arrays that takes lists and tuples as well.
+
+    Args:
+        operator: the operator, a method. For a list it raises, or is not implemented.
+    """
+
+    @functools.wraps(operator)
+    def take(self: jax.Array, other: object) -> object:
+        # Not for subclasses, which may have operators of their own.
+        if type(other) is list or type(other) is tuple:
+            other = read_list(other, self.dtype)
+        return operator(self, other)
+
+    return take
+
+
+def _kind(dtype: np.dtype[Any]) -> int | None:
+    """Returns the place of a type in `_KINDS`; None for text and random keys."""
+    places = (i for i, cls in enumerate(_KINDS) if jnp.issubdtype(dtype, cls))
+    return next(places, None)
+
+
+def _read_leaves(x: object) -> Any:
+    """Returns nested lists with arrays in the place of what stands for them."""
+    if isinstance(x, (list, tuple)):
+        return [_read_leaves(part) for part in x]
+    return operand(x)
+
+
+def _other_operand(x: object, array: jax.Array) -> Any:
     """Returns the second operand of an operator, for the operators of JAX."""
-    # They take no lists, TensorFlow's do.
-    if type(x) is list:
-        return wide_numbers.as_jax(x, None, "a list")
-    return wide_numbers.check(operand(x))
+    if isinstance(x, StandsForArray):
+        return x.__jax_array__()
+    if type(x) is list or type(x) is tuple:
+        return read_list(x, array.dtype)
+    return wide_numbers.check(x)
 
 
 def _forward(name: str) -> Callable[[ArrayOperators, Any], jax.Array]:
     def method(self: ArrayOperators, other: object) -> jax.Array:
         array = jnp.asarray(self.__jax_array__())
-        result: jax.Array = getattr(array, name)(_other_operand(other))
+        result: jax.Array = getattr(array, name)(_other_operand(other, array))
         return result
 
     method.__name__ = name
@@ -187,21 +264,21 @@ class ArrayOperators(StandsForArray):
         return ~self.__jax_array__()
 
     def __matmul__(self, other: object) -> jax.Array:
-        return jnp.matmul(self.__jax_array__(), _other_operand(other))
+        array = jnp.asarray(self.__jax_array__())
+        return jnp.matmul(array, _other_operand(other, array))
 
     def __rmatmul__(self, other: object) -> jax.Array:
-        return jnp.matmul(_other_operand(other), self.__jax_array__())
+        array = jnp.asarray(self.__jax_array__())
+        return jnp.matmul(_other_operand(other, array), array)
 
     def __divmod__(self, other: object) -> tuple[jax.Array, jax.Array]:
-        quotient, rest = divmod(
-            jnp.asarray(self.__jax_array__()), _other_operand(other)
-        )
+        array = jnp.asarray(self.__jax_array__())
+        quotient, rest = divmod(array, _other_operand(other, array))
         return quotient, rest
 
     def __rdivmod__(self, other: object) -> tuple[jax.Array, jax.Array]:
-        quotient, rest = divmod(
-            _other_operand(other), jnp.asarray(self.__jax_array__())
-        )
+        array = jnp.asarray(self.__jax_array__())
+        quotient, rest = divmod(_other_operand(other, array), array)
         return quotient, rest
 
     __add__ = _forward("__add__")

@@ -2,10 +2,10 @@
 
 import typing as _typing
 
-from unisono import distribute as distribute
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.state.named_variables import get_variable as get_variable
 from unisono._src.state.variables import Variable as Variable
+from unisono.compat.v1 import distribute as distribute
 
 # Loaded on first use: not every program reads or saves.
 if _typing.TYPE_CHECKING:

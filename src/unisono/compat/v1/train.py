@@ -9,6 +9,8 @@ from unisono.train import (
     CheckpointOptions as CheckpointOptions,
     ClusterSpec as ClusterSpec,
     ExponentialMovingAverage as ExponentialMovingAverage,
+    checkpoints_iterator as checkpoints_iterator,
+    get_checkpoint_state as get_checkpoint_state,
     get_global_step as get_global_step,
     get_or_create_global_step as get_or_create_global_step,
     latest_checkpoint as latest_checkpoint,

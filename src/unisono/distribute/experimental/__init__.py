@@ -2,14 +2,14 @@
 
 import typing as _typing
 
-from unisono._src.foundation import lazy_names as _lazy_names, options as _options
+from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.foundation.options import (
+    CollectiveHints as CollectiveHints,
     CommunicationImplementation as CommunicationImplementation,
     CommunicationOptions as CommunicationOptions,
 )
 
 CollectiveCommunication = CommunicationImplementation
-CollectiveHints = _options.collective_hints
 
 # Loaded on first use: not every program has several workers, or a TPU.
 if _typing.TYPE_CHECKING:
@@ -28,7 +28,7 @@ if _typing.TYPE_CHECKING:
         partitioners as partitioners,
     )
 
-    MultiWorkerMirroredStrategy = _multi_worker.experimental_multi_worker
-    TPUStrategy = _tpu.experimental_tpu
+    MultiWorkerMirroredStrategy = _multi_worker.ExperimentalMultiWorkerMirroredStrategy
+    TPUStrategy = _tpu.ExperimentalTPUStrategy
 
 _lazy_names.serve(__name__)

@@ -52,3 +52,11 @@ def test_the_tasks_of_one_process_need_no_chief():
         made.join()
     with pytest.raises(AttributeError):
         config.inter_op_threads = 4  # type: ignore[attr-defined]
+
+
+def test_a_local_server_is_a_cluster_of_its_own():
+    first, second = (distribute.Server.create_local_server() for _ in range(2))
+    assert first.target.startswith("grpc://localhost:")
+    assert first.target != second.target
+    with pytest.raises(ValueError, match="received"):
+        distribute.Server.create_local_server(config={})

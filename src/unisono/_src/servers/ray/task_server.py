@@ -100,6 +100,24 @@ class Server:
         if start:
             self.start()
 
+    @classmethod
+    def create_local_server(
+        cls, config: ConfigProto | None = None, start: bool = True
+    ) -> Server:
+        """Makes the server of a cluster that has this task alone, on a free port.
+
+        Args:
+            config: a `compat.v1.ConfigProto`, which has no effect, or None.
+            start: whether to start at once.
+
+        >>> import unisono
+        >>> server = unisono.distribute.Server.create_local_server()
+        >>> server.target.rpartition(":")[0]
+        'grpc://localhost'
+        """
+        cluster = {"localhost": [f"localhost:{node.find_free_port()}"]}
+        return cls(cluster, config=config, start=start)
+
     @property
     def target(self) -> str:
         """The address of this task, with the protocol."""
