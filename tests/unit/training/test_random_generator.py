@@ -298,3 +298,10 @@ def test_threads_share_the_generator_of_the_process(monkeypatch):
     seen = []
     at_once(*[lambda: seen.append(tf.random.get_global_generator())] * 3)
     assert len(set(map(id, seen))) == 1
+
+
+def test_seeds_that_a_function_of_a_dataset_makes_are_tensorflows():
+    generator = tf.random.Generator.from_seed(123, alg="philox")
+    dataset = tf.data.Dataset.range(2).map(lambda x: generator.make_seeds(1)[:, 0])
+    seeds = [[5919633356954535739, 0], [95213998067280893, 0]]
+    assert [x.tolist() for x in dataset] == seeds

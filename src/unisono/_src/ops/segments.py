@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation import dtypes, errors
-from unisono._src.ops import axis_functions, kinds, tensors
+from unisono._src.ops import axis_functions, elementwise, kinds, tensors
 from unisono._src.ops.host.shared_bodies import array_function
 from unisono._src.ops.tensors import DType, TensorLike
 from unisono._src.values import jax_tapes, row_positions
@@ -33,13 +33,8 @@ __all__ = [
     "unsorted_segment_sum",
 ]
 
-_SEGMENTS = {
-    "sum": jax.ops.segment_sum,
-    "prod": jax.ops.segment_prod,
-    "max": jax.ops.segment_max,
-    "min": jax.ops.segment_min,
-}
 _ENDS = ("max", "min")
+_REDUCTIONS = ("sum", "prod", *_ENDS)
 
 _NEEDS_SIZE = (
     "It cannot be used in a compiled function, because the size of what it gives "
@@ -388,8 +383,8 @@ def _reduce_segments(
     # Rows with a negative number are left out, but a number may not be too large: JAX
     # would leave out that row, too, and TensorFlow raises.
     axis_functions.check_bounds(name, places, count, low=np.iinfo(np.int32).min)
-    if how in _SEGMENTS:
-        made = _SEGMENTS[how](rows, flat, count)
+    if how in _REDUCTIONS:
+        made = getattr(jax.ops, f"segment_{how}")(rows, flat, count)
         return _fill_empty(made, how, flat, num is None) if how in _ENDS else made
     total = jax.ops.segment_sum(rows, flat, count)
     amount = jax.ops.segment_sum(jnp.ones(flat.shape, rows.dtype), flat, count)
@@ -397,9 +392,10 @@ def _reduce_segments(
     amount = jnp.maximum(amount, 1).reshape(-1, *[1] * len(rest))
     if how == "sqrt_n":
         return total / jnp.sqrt(amount)
-    mean = total / amount
     # TensorFlow's `segment_mean` keeps the type of integers; the unsorted one does not.
-    return mean.astype(rows.dtype) if num is None else mean
+    if num is None and jnp.issubdtype(rows.dtype, jnp.integer):
+        return elementwise.truncate_division(total, amount)
+    return elementwise.divide(name, total, amount)
 
 
 def _count_segments(name: str, ids: jax.Array) -> int:

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
-from unisono._src.foundation import errors, jax_types
-from unisono._src.ops import distributions, random_state
+from unisono._src.foundation import ambient, errors, host_types, jax_types
+from unisono._src.ops import distributions, random_state, tensors
 from unisono._src.ops.distributions import Numbers, Shape
 from unisono._src.ops.host.shared_bodies import everyday_name
 from unisono._src.training import philox
@@ -274,6 +274,9 @@ def stateless_shuffle(
 def split(seed: Seed, num: int = 2, alg: str | int = "auto_select") -> jax.Array:
     """Returns several seeds that follow from one, as the rows of a matrix.
 
+    They have the type of the seed: one of 64 bits, as that of an element in a
+    function of a dataset, gives others than one of 32 bits, as in TensorFlow.
+
     Args:
         seed: two integers.
         num: how many seeds.
@@ -286,7 +289,8 @@ def split(seed: Seed, num: int = 2, alg: str | int = "auto_select") -> jax.Array
     [[1105988140, 1738052849], [-335576002, 370444179]]
     """
     count = operator.index(num)
-    return stateless_uniform([count, 2], seed, None, None, jnp.int32, alg=alg)
+    kind = _type_of(seed)
+    return stateless_uniform([count, 2], seed, None, None, kind, alg=alg)
 
 
 @everyday_name("random.fold_in", "random.experimental.stateless_fold_in")
@@ -304,9 +308,18 @@ def fold_in(seed: Seed, data: ArrayLike, alg: str | int = "auto_select") -> jax.
     >>> fold_in([1, 2], 3).tolist()
     [1105988140, 3]
     """
-    number = jnp.asarray(operand(data)).astype(jnp.int32)
-    drawn = stateless_uniform([], seed, None, None, jnp.int32, alg=alg)
-    return jnp.stack([drawn, number])
+    kind = _type_of(data)
+    drawn = stateless_uniform([], seed, None, None, kind, alg=alg)
+    return jnp.stack([drawn, jnp.asarray(operand(data), kind)])
+
+
+def _type_of(numbers: object) -> np.dtype:
+    """Returns the type that TensorFlow's tensor of integers has."""
+    given = operand(numbers)
+    if ambient.is_in_dataset() and not isinstance(given, jax.Array):
+        # A list of elements is of their type, which may have 64 bits.
+        return jax.dtypes.canonicalize_dtype(host_types.to_array(given).dtype)
+    return tensors.tensor(given).dtype
 
 
 def _seed_words(seed: object, alg: object = "auto_select") -> jax.Array:

@@ -18,6 +18,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from unisono._src.foundation import ambient, errors, host_numbers, jax_types
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
+from unisono._src.input.plan import elements
 from unisono._src.state import assignment
 from unisono._src.state.variables import Variable
 from unisono._src.training import philox
@@ -446,7 +447,8 @@ class Generator:
     def make_seeds(self, count: int = 1) -> jax.Array:
         """Returns pairs of seeds, as int64 of shape (2, count).
 
-        Where JAX has no 64-bit types they are int32: the halves of TensorFlow's seeds.
+        Where JAX has no 64-bit types they are int32, the halves of TensorFlow's seeds;
+        not so in functions of datasets, where NumPy has them.
 
         >>> Generator.from_seed(1).make_seeds(3).shape
         (2, 3)
@@ -455,6 +457,11 @@ class Generator:
         if _is_wide():
             first = jax.lax.bitcast_convert_type(keys, jnp.int64)
             return jnp.stack([first, jnp.zeros_like(first)])
+        if ambient.is_in_dataset() and jax_traces.is_clean():
+            seeds = np.zeros((2, len(keys)), np.int64)
+            seeds[0] = np.asarray(keys).view(np.int64)[:, 0]
+            found: jax.Array = elements.present(seeds)
+            return found
         return jax.lax.bitcast_convert_type(keys.T, jnp.int32)
 
     def split(self, count: int = 1) -> list[Generator]:

@@ -22,7 +22,7 @@ from unisono._src.foundation.tensorflow_names import everyday
 from unisono._src.ops import tensors
 from unisono._src.ops.host import jax_functions, numpy_functions, working_arrays
 from unisono._src.training import nn
-from unisono._src.values import row_positions
+from unisono._src.values import jax_traces, row_positions
 
 _T = TypeVar("_T", bound=Callable[..., Any])
 
@@ -65,7 +65,7 @@ def everyday_name(path: str, *also: str, difference: str = "") -> Callable[[_T],
 
     def give(function: _T) -> _T:
         def host(*args: Any, **kwargs: Any) -> Any:
-            return working_arrays.present(function(*args, **kwargs))
+            return working_arrays.present(_call_with_jax(function, args, kwargs))
 
         return everyday.everyday_name(path, *also, difference=difference, host=host)(
             function
@@ -87,12 +87,28 @@ def run_on_host(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             found = body()(*args, **kwargs)
         except working_arrays.NeedsJax:
-            found = function(*args, **kwargs)
+            found = _call_with_jax(function, args, kwargs)
         return working_arrays.present(found)
 
     module = function.__module__.rpartition(".")[2]
     # Infinity and NaN are results, as in TensorFlow.
     return run if module in _WITHOUT_ARITHMETIC else np.errstate(all="ignore")(run)
+
+
+def _call_with_jax(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Returns what JAX makes of the host's values: on the CPU, with types of 64 bits."""
+    if not jax_traces.is_clean():
+        # A program that the user's own function traces keeps the types it began with.
+        return function(*args, **kwargs)
+    with jax.enable_x64(True), jax.default_device(_find_cpu()):
+        return function(*args, **kwargs)
+
+
+@functools.cache
+def _find_cpu() -> jax.Device:
+    return jax.local_devices(backend="cpu")[0]
 
 
 @functools.cache
