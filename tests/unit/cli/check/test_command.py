@@ -1,6 +1,7 @@
 """`unisono check` tells what to change in a program, and changes imports itself."""
 
 import difflib
+import importlib.util
 import json
 import os
 
@@ -9,8 +10,9 @@ import hypothesis.strategies as st
 import pytest
 import typer.testing
 
+from tests.unit.cli.check import corpus_lines
 from unisono._src.cli import main
-from unisono._src.cli.check import command, fixes, program_text
+from unisono._src.cli.check import command, fixes, program_text, verdicts
 
 PROGRAM = """\
 import tensorflow as tf
@@ -187,6 +189,110 @@ def test_notebooks_are_read_without_their_magic(invoke, tmp_path):
     assert "0 of 1 files" in invoke(path, "--fix", "--write").stdout
 
 
+def check_program(folder, **files):
+    """Writes the files of a program, and returns what is said of each, by its name."""
+    for name, text in files.items():
+        path = folder / f"{name.replace('_', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    checked, bad = command.check_files(list(program_text.find_files([folder])))
+    assert not bad
+    return {
+        each.program.path.stem: [(v.use.written, v.status) for _, _, v in each.places()]
+        for each in checked
+    }
+
+
+COMMON = "import tensorflow as tf\nfrom tensorflow import nn\n_hidden = tf\n"
+
+
+@pytest.mark.parametrize(
+    ("imports", "uses"),
+    [
+        ("from .common import *", "tf.raw_ops.X"),
+        ("from pack.common import *", "tf.raw_ops.X"),
+        ("from pack.common import tf as t", "t.raw_ops.X"),
+        ("from . import common", "common.tf.raw_ops.X"),
+        ("import pack.common", "pack.common.tf.raw_ops.X"),
+        ("import pack.common as c\ntf = c.tf", "tf.raw_ops.X"),
+        (
+            "def get():\n  from .common import tf\n  return tf\ntf = get()",
+            "tf.raw_ops.X",
+        ),
+    ],
+)
+def test_names_are_followed_through_the_files_of_a_program(tmp_path, imports, uses):
+    found = check_program(
+        tmp_path, pack_common=COMMON, pack_main=f"{imports}\n{uses}\n"
+    )
+    assert found["main"][-1] == (uses, "missing")
+
+
+def test_a_star_import_brings_what_its_module_lists(tmp_path):
+    common = COMMON + "__all__ = ['nn']\n"
+    main = "from common import *\nnn.relu(x)\ntf.raw_ops\n"
+    found = check_program(tmp_path, common=common, main=main)
+    assert found["main"] == [("nn.relu", "same")]
+
+
+def test_files_that_import_each_other_are_followed(tmp_path):
+    found = check_program(
+        tmp_path,
+        a="from b import *\nimport tensorflow as tf\nnet.fit_generator(x)\n",
+        b="from a import tf\nnet = tf.distribute.get_strategy()\ntf.raw_ops.X\n",
+    )
+    assert found["b"][-1] == ("tf.raw_ops.X", "missing")
+    assert found["a"][-1] == ("net.fit_generator", "unknown")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "from elsewhere import *\ntf.zeros([2])\n",
+        "from elsewhere import tf\n",
+        "from elsewhere import get\ntf, other = get()\n",
+    ],
+)
+def test_what_comes_from_elsewhere_is_unknown_and_never_nothing(
+    invoke, tmp_path, program
+):
+    path = tmp_path / "a.py"
+    path.write_text(program + "tf.raw_ops.X\n")
+    result = invoke(path)
+    assert "unknown" in result.stdout and "Give the path" in result.stdout
+    assert "missing     tf.raw_ops.X" in result.stdout
+
+
+def test_keras_before_tensorflow_is_told_to_change_places(tmp_path):
+    first = check_program(tmp_path / "1", a="import keras\nimport tensorflow as tf\n")
+    assert first["a"] == [("keras", "missing")]
+    second = check_program(tmp_path / "2", a="import tensorflow as tf\nimport keras\n")
+    assert second["a"] == []
+    alone = check_program(tmp_path / "3", a="import keras  # not tensorflow\n")
+    assert alone["a"] == []
+
+
+def test_a_chain_of_calls_is_told_in_the_lines_of_its_names(invoke, tmp_path):
+    path = tmp_path / "a.py"
+    path.write_text(
+        "import tensorflow as tf\nx = (\n    tf.data.Dataset\n    .range(3)\n"
+        "    .no()\n    .map(f)\n)\n"
+    )
+    report = json.loads(invoke(path, "--json").stdout)
+    places = [(u["name"], u["line"], u["column"]) for u in report["files"][0]["uses"]]
+    assert places == [("data.Dataset.range", 4, 6), ("data.Dataset.no", 5, 6)]
+
+
+def test_nested_choices_and_chains_of_files_are_read_in_time(tmp_path):
+    nested = "x"
+    for _ in range(60):
+        nested = f"(1 if {nested} else getattr(getattr(y, 'a'), 'b'))"
+    files = {f"m{i}": f"from m{i + 1} import *\ntf.zeros(1)\n" for i in range(300)}
+    files["m300"] = f"import tensorflow as tf\nx = {nested}\n"
+    found = check_program(tmp_path, **files)
+    assert found["m0"] == [("tf.zeros", "same")]
+
+
 ODD = """\
 import tensorflow as tf
 ---
@@ -234,6 +340,15 @@ f"{tf.x!r:{tf.y}}"; print(*tf.x, **tf.y); (tf.x if tf else tf).y
 import tensorflow.keras.layers, tensorflow_text as tf
 ---
 import unisono; unisono.distribute.MirroredStrategy().run().x
+---
+from a import *; from a import tf as b; import a.b; from .. import c; __all__ = [tf]
+---
+import keras; from keras import *; tf1, [tf, *x] = f(); __all__ += ["x"]
+---
+@tf.function
+def k(x):
+    with tf.GradientTape():
+        while tf.abs(x) > [1]: x = tf.abs(x).shape.as_list() + tf.abs(x).dtype.max
 """
 PIECES = ODD.split("---\n")
 PROGRAMS = st.lists(st.sampled_from(PIECES), max_size=8).map("".join)
@@ -299,3 +414,24 @@ def test_a_long_program_of_changes_is_not_searched_for_lines_that_moved(
     [checked], _ = command.check_files([path])
     fixed = fixes.fix(checked.program, checked.verdicts)
     assert fixes.show(checked.program, fixed).count("+import unisono as tf\n") == 2000
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("keras") is None, reason="Keras is not installed"
+)
+def test_the_lines_of_a_corpus_are_judged_rightly_without_false_alarms():
+    lines, wrong, alarms = corpus_lines.measure()
+    assert lines > 800
+    assert len(wrong) <= 0.03 * lines, "\n".join(wrong)
+    assert len(alarms) <= 0.02 * lines, "\n".join(alarms)
+
+
+def test_the_corpus_has_forty_programs_of_every_status():
+    programs = list(corpus_lines.CORPUS.rglob("*.py"))
+    assert len(programs) >= 40
+    marks = {
+        mark[0]
+        for path in programs
+        for mark in corpus_lines.expectations(path).values()
+    }
+    assert marks == {*verdicts.ORDER, "(missing)"} - {verdicts.SAME}

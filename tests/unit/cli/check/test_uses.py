@@ -12,7 +12,7 @@ from unisono._src.cli.check import uses, verdicts
 def found(program):
     """Returns what is used in a program, with a sign for what is not a path."""
     tree = ast.parse(textwrap.dedent(program))
-    signs = {"path": "", "import": "", "object": ".", "unknown": "?", "control": "!"}
+    signs = {"path": "", "import": "", "object": ".", "unknown": "?", "form": "!"}
     (each,) = uses.find_uses([tree], verdicts.result)
     return [signs.get(use.kind, use.kind) + use.path for use in each]
 

@@ -6,12 +6,21 @@ import collections
 import dataclasses
 import json
 import pathlib
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, final
 
 import typer
 
-from unisono._src.cli.check import fixes, program_text, rows, uses, verdicts
+from unisono._src.cli.check import (
+    expressions,
+    fixes,
+    program_modules,
+    program_text,
+    rows,
+    uses,
+    verdicts,
+)
 from unisono._src.cli.check.program_text import BadFileError, ProgramFile
 from unisono._src.cli.check.verdicts import (
     DIFFERS,
@@ -23,8 +32,16 @@ from unisono._src.cli.check.verdicts import (
     Verdict,
 )
 
-# A program that names none of them has nothing to be told.
-_PACKAGES = ("tensorflow", "unisono", *rows.OTHER_PACKAGES)
+# A program that has none of these words, and imports none that has, is told nothing.
+_NAMED = re.compile(
+    "|".join(
+        (
+            *rows.PACKAGES,
+            *rows.OTHER_PACKAGES,
+            *map(r"\b{}\b".format, expressions.TENSORFLOW_NAMES),
+        )
+    )
+)
 
 # How a status is told to people, for one use and for some.
 WORDS = {
@@ -97,25 +114,45 @@ def check_files(
     files: Sequence[pathlib.Path],
 ) -> tuple[list[CheckedFile], dict[str, str]]:
     """Returns the checked files, and the reasons why others cannot be read."""
-    checked, bad = [], {}
+    programs: dict[str, ProgramFile] = {}
+    bad: dict[str, str] = {}
     for path in files:
         try:
-            checked.append(_check(path))
+            programs[program_modules.key(path)] = program_text.read(path)
         except BadFileError as error:
             bad[program_text.show(path)] = str(error)
+    finder = program_modules.ModuleFinder(program.path for program in programs.values())
+    trees = {
+        file: [part.tree for part in programs[file].parts]
+        for file in _find_programs_of_tensorflow(programs, finder)
+    }
+    found = uses.find_program_uses(trees, verdicts.result, finder)
+    checked = []
+    for file, program in programs.items():
+        each = found.get(file, [[] for _ in program.parts])
+        if each is None:
+            bad[program_text.show(program.path)] = "it is nested too deeply."
+        else:
+            made = [verdicts.judge_all(part) for part in each]
+            checked.append(CheckedFile(program, made))
     return checked, bad
 
 
-def _check(path: pathlib.Path) -> CheckedFile:
-    program = program_text.read(path)
-    if not any(package in program.text for package in _PACKAGES):
-        return CheckedFile(program, [[] for _ in program.parts])
-    trees = [part.tree for part in program.parts]
-    try:
-        found = uses.find_uses(trees, verdicts.result)
-    except RecursionError:
-        raise BadFileError("it is nested too deeply.") from None
-    return CheckedFile(program, [verdicts.judge_all(each) for each in found])
+def _find_programs_of_tensorflow(
+    programs: Mapping[str, ProgramFile], finder: program_modules.ModuleFinder
+) -> list[str]:
+    """Returns the files that may use TensorFlow, each after those that it imports."""
+    imports: dict[str, list[str]] = {}
+    for file, program in programs.items():
+        trees = [part.tree for part in program.parts]
+        others = program_modules.imported_files(finder, file, trees)
+        imports[file] = [other for other in dict.fromkeys(others) if other in programs]
+    chosen: dict[str, None] = {}
+    for file in program_modules.sort_by_imports(imports):
+        is_direct = _NAMED.search(programs[file].text)
+        if is_direct or any(other in chosen for other in imports[file]):
+            chosen[file] = None
+    return list(chosen)
 
 
 def _fix(checked: Sequence[CheckedFile], write: bool) -> None:
@@ -162,7 +199,7 @@ class CheckedFile:
         """Yields the cell, the line and the verdict of each use, in order."""
         for part, found in zip(self.program.parts, self.verdicts, strict=True):
             for verdict in found:
-                yield part.cell, getattr(verdict.use.node, "lineno", 1), verdict
+                yield part.cell, uses.place_of(verdict.use.node)[0], verdict
 
 
 def count(checked: Sequence[CheckedFile]) -> dict[str, int]:
@@ -224,7 +261,7 @@ def _use(cell: int | None, line: int, verdict: Verdict) -> dict[str, Any]:
     found: dict[str, Any] = {} if cell is None else {"cell": cell}
     found |= {
         "line": line,
-        "column": getattr(use.node, "col_offset", 0) + 1,
+        "column": uses.column_of(use.node),
         "written": use.written,
         "name": use.path,
         "status": verdict.status,

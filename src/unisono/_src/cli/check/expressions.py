@@ -13,9 +13,13 @@ from collections.abc import Callable
 from typing import final
 
 from unisono._src.cli.check import rows, scopes
+from unisono._src.cli.check.program_modules import ModuleFinder
 from unisono._src.cli.check.scopes import (
     NONE,
+    OPEN,
+    TENSOR,
     CallArguments,
+    ProgramFacts,
     ReadingPlace,
     Scope,
     Use,
@@ -29,6 +33,15 @@ from unisono._src.foundation.tensorflow_names import listing
 # Returns the path of the class of what a path gives, called (True) or not, or None.
 Typing = Callable[[str, bool], str | None]
 
+# Names by which programs call TensorFlow, where nothing tells what they are.
+TENSORFLOW_NAMES = {"tf": "", "tensorflow": "", "tf2": "", "tf1": "compat.v1"}
+# Methods of datasets that call a function, in Python.
+_DATASET_METHODS = frozenset(
+    ("map", "filter", "flat_map", "interleave", "scan", "from_generator", "take_while")
+)
+# Functions that a module may be given to, and that do nothing with it.
+_ASKS = frozenset(("bool", "hasattr", "id", "isinstance", "print", "repr", "type"))
+
 
 @final
 class ExpressionReader:
@@ -38,23 +51,30 @@ class ExpressionReader:
 
     Args:
         typing: gives the class of what a call or an attribute gives.
-        returned: by function of the program, the values that it returns.
+        facts: what is known about the program.
         place: where the reading begins.
+        finder: finds the program's own modules.
 
     Attributes:
         place: where the expressions stand; whoever reads statements moves it.
         uses: what has been found.
-        has_star: whether the program has a star import of TensorFlow, so that a name
-            that nothing binds may be TensorFlow's.
+        stars: the modules of TensorFlow that the program has star imports of, so that
+            a name that nothing binds may be one of theirs.
+        foreign_stars: the star imports of modules that cannot be read.
     """
 
     def __init__(
-        self, typing: Typing, returned: dict[str, Values], place: ReadingPlace
+        self,
+        typing: Typing,
+        facts: ProgramFacts,
+        place: ReadingPlace,
+        finder: ModuleFinder,
     ) -> None:
-        self._typing, self._returned = typing, returned
+        self._typing, self._facts, self._finder = typing, facts, finder
         self.place = place
         self.uses: list[Use] = []
-        self.has_star = False
+        self.stars: list[str] = []
+        self.foreign_stars: list[ast.alias] = []
 
     def eval(self, node: ast.expr) -> Values:
         """Returns the values of an expression, and records the uses in it."""
@@ -90,8 +110,8 @@ class ExpressionReader:
         elif isinstance(target, ast.Starred):
             self.bind(target.value, NONE)
         elif isinstance(target, ast.Attribute) and self._is_self(target.value):
-            assert self.place.me is not None
-            self.set_name(self.place.me, target.attr, values)
+            self._facts.own.add(target.attr)
+            self.set_name(self._self_scope(), target.attr, values)
         else:
             self.eval(target)
 
@@ -106,48 +126,94 @@ class ExpressionReader:
         is_self = isinstance(node, ast.Name) and node.id == "self"
         return is_self and self.place.me is not None
 
-    def tell_control(self, form: str, node: ast.AST, value: ast.expr) -> None:
+    def note(
+        self,
+        node: ast.AST,
+        written: str,
+        path: str,
+        kind: str,
+        call: CallArguments | None = None,
+        told: str = "",
+        may_be_own: bool = False,
+    ) -> None:
+        """Records a use."""
+        compiled = self.place.compiled
+        self.uses.append(
+            Use(node, written, path, kind, call, told, compiled, may_be_own)
+        )
+
+    def tell_control(self, form: str, node: ast.AST, values: Values) -> None:
         """Records an `if`, `while`, `for` or `assert` on an array in a function.
 
         Args:
             form: the word of these.
             node: the statement or expression.
-            value: what it asks or goes through. The uses in it are recorded when the
-                statement is read.
+            values: what it asks or goes through.
         """
-        tensor = Value("Tensor", "object")
-        if self.place.compiled and tensor in self.eval_quietly(value):
-            told = rows.TAKES_ELEMENTS if _takes_elements(node) else ""
-            self.uses.append(Use(node, form, form, "control", told=told))
+        if self.place.compiled and TENSOR in values:
+            in_tape = form == "while" and self.place.tapes
+            self.note(node, form, "while in a tape" if in_tape else form, "form")
 
     def _name(self, node: ast.Name) -> Values:
         if not isinstance(node.ctx, ast.Load):
             return NONE
         values = self.place.scope.find(node.id)
         if values is None:
-            is_ours = self.has_star and not hasattr(builtins, node.id)
-            if is_ours and listing.kind(node.id):
-                told = "It may come from the star import."
-                self.uses.append(Use(node, node.id, node.id, "unknown", told=told))
-            return NONE
+            return self._unbound(node)
         self._record_paths(node, values, node.id, None)
+        return values
+
+    def _unbound(self, node: ast.Name) -> Values:
+        """Returns the values of a name that may come from a star import."""
+        if hasattr(builtins, node.id):
+            return NONE
+        for star in self.stars:
+            path = f"{star}.{node.id}".lstrip(".")
+            # Keras' names are not listed; its source tells its classes.
+            is_listed = listing.kind(path) not in (None, "name")
+            if is_listed or self._typing(path, True) is not None:
+                told = "It may come from the star import."
+                self.note(node, node.id, path, "unknown", told=told)
+                return NONE
+        if node.id not in TENSORFLOW_NAMES or not self.foreign_stars:
+            return NONE
+        for alias in self.foreign_stars:
+            told = f"`{node.id}` may come from it. {rows.TAKEN_FOR_TENSORFLOW}"
+            self.note(alias, "import *", "", "unknown", told=told)
+        scope = self.place.scope
+        while scope.above is not None:
+            scope = scope.above
+        values = frozenset({Value(TENSORFLOW_NAMES[node.id])})
+        scope.names[node.id] = values
         return values
 
     def _record_paths(
         self, node: ast.AST, values: Values, written: str, call: CallArguments | None
     ) -> None:
         paths = {value.path for value in values if value.kind == "path"}
-        for path in sorted(paths):
-            if path:
-                self.uses.append(Use(node, written, path, "path", call))
-            else:
-                told = "The module itself is passed on; what is done with it is open."
-                self.uses.append(Use(node, written, "", "unknown", told=told))
+        for path in sorted(paths - {""}):
+            self.note(node, written, path, "path", call)
+
+    def _pass_on(self, node: ast.expr) -> Values:
+        """Reads an expression whose value goes where it cannot be followed."""
+        values = self.eval(node)
+        if Value("") in values:
+            told = "The module itself is passed on; what is done with it is open."
+            self.note(node, ast.unparse(node), "", "unknown", told=told)
+        return values
+
+    def _container(self, node: ast.expr) -> Values:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self._pass_on(child)
+        return NONE
 
     def _attribute(
         self, node: ast.Attribute, call: CallArguments | None = None
     ) -> Values:
         """Reads ``a.b.c`` as a whole: the path that it stands for is one use."""
+        if isinstance(node.ctx, ast.Store):
+            self._facts.own.add(node.attr)
         # The links from the end to the root; the root is no attribute.
         chain = [node]
         while isinstance(chain[-1].value, ast.Attribute):
@@ -162,15 +228,17 @@ class ExpressionReader:
         if self._is_self(root) and links[0].attr in self._self_scope().names:
             values = self._self_scope().names[links[0].attr]
             written = f"{written}.{links.pop(0).attr}"
-            if not links:
-                self._record_paths(node, values, written, call)
-                return values
         for link in links:
+            if _is_of_every_object(link.attr, values):
+                break  # Such as `__name__`: what has it is what is used.
             written = f"{written}.{link.attr}"
             # Only the last link is called.
             values = self._step(link, values, written, call if link is node else None)
-        self._record_paths(node, values, written, call)
-        return values
+        else:
+            self._record_paths(node, values, written, call)
+            return values
+        self._record_paths(link.value, values, written, None)
+        return NONE
 
     def _self_scope(self) -> Scope:
         assert self.place.me is not None
@@ -180,9 +248,7 @@ class ExpressionReader:
         if self._is_self(root):
             return self._self_scope().names.get("self", NONE)
         found = self.place.scope.find(root.id)
-        if found is None:
-            self._name(root)
-        return found or NONE
+        return self._unbound(root) if found is None else found
 
     def _step(
         self,
@@ -192,13 +258,18 @@ class ExpressionReader:
         call: CallArguments | None,
     ) -> Values:
         """Returns the values of one more attribute, and records members of objects."""
-        made = set()
+        made: set[Value] = set()
         for value in values:
             path = f"{value.path}.{link.attr}".lstrip(".")
             if value.kind == "path":
                 made.add(Value(path))
+            elif value.kind == "module":
+                made |= self.module_name(value.path, link.attr) or NONE
+            elif value.kind == "method" and value.path in rows.NUMPY_MEMBERS:
+                self.note(link, written, path, "object", call)
             elif value.kind == "object" and link.attr not in value.own:
-                self.uses.append(Use(link, written, path, "object", call))
+                own = OPEN in value.own or link.attr in self._facts.own
+                self.note(link, written, path, "object", call, may_be_own=own)
                 made.add(Value(path, "method"))
                 # A property gives an object; what a call gives is told by `_results`.
                 of = None if call else self._typing(path, False)
@@ -206,32 +277,65 @@ class ExpressionReader:
                     made.add(Value(of, "object"))
         return frozenset(made)
 
+    def module_name(self, file: str, name: str) -> Values | None:
+        """Returns the values of a name of the program's module; None if it has none."""
+        scope = self._facts.modules.get(file)
+        if scope is not None and name in scope.names:
+            return scope.names[name]
+        below = self._finder.find(file, name, 1)
+        return None if below is None else frozenset({Value(below, "module")})
+
     def _call(self, node: ast.Call) -> Values:
         call = scopes.arguments(node)
-        asked = self._getattr_values(node)
+        asked = self._getattr_values(node, call)
         if asked is not None:
             return asked
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
         if isinstance(node.func, ast.Attribute):
             values = self._attribute(node.func, call)
         elif isinstance(node.func, ast.Name):
-            values = self.place.scope.find(node.func.id) or NONE
+            found = self.place.scope.find(node.func.id)
+            values = self._unbound(node.func) if found is None else found
             self._record_paths(node.func, values, node.func.id, call)
-            if self.place.scope.find(node.func.id) is None:
-                self._name(node.func)
         else:
             values = self.eval(node.func)
         # Arguments are read after the function, as Python evaluates them.
-        given = [self.eval(a) for a in (*node.args, *(k.value for k in node.keywords))]
-        if isinstance(node.func, ast.Name) and node.func.id == "iter" and given:
+        given = [self._argument(a, name) for a in node.args]
+        given += [self._argument(k.value, name) for k in node.keywords]
+        self._follow(values, given, name)
+        if name == "iter" and isinstance(node.func, ast.Name) and given:
             return self._results(_iterators(given[0]), call)
         return self._results(values, call)
+
+    def _argument(self, node: ast.expr, called: str) -> Values:
+        """Reads an argument of what is called so."""
+        if called in _ASKS:
+            return self.eval(node)
+        if not isinstance(node, ast.Lambda) or called not in _DATASET_METHODS:
+            return self._pass_on(node)
+        before, self.place.hosted = self.place.hosted, True
+        values = self.eval(node)
+        self.place.hosted = before
+        return values
+
+    def _follow(self, values: Values, given: list[Values], name: str) -> None:
+        """Notes which of the program's functions are called, and by whom."""
+        called = {value.path for value in values if value.kind == "local"}
+        passed = {v.path for each in given for v in each if v.kind == "local"}
+        if Value("function") in values:
+            self._facts.compiled |= passed
+        if name in _DATASET_METHODS:
+            self._facts.hosted |= passed
+        else:
+            called |= passed
+        self._facts.calls.setdefault(self.place.function, set()).update(called)
 
     def _results(self, values: Values, call: CallArguments) -> Values:
         """Returns the values that a call of values gives."""
         made = set(instances(frozenset(v for v in values if v.kind == "derived")))
         for value in values:
             if value.kind == "local":
-                made |= self._returned.get(value.path, NONE)
+                made |= self._facts.returned.get(value.path, NONE)
             elif value.kind in ("path", "method"):
                 of = self._typing(value.path, True)
                 # What a checkpoint is made of are its attributes.
@@ -240,17 +344,25 @@ class ExpressionReader:
                     made.add(Value(of, "object", frozenset(own)))
         return frozenset(made)
 
-    def _getattr_values(self, node: ast.Call) -> Values | None:
+    def _getattr_values(self, node: ast.Call, call: CallArguments) -> Values | None:
         """Returns the values of ``getattr(tf.nn, "relu")``; None for another call."""
-        is_getattr = isinstance(node.func, ast.Name) and node.func.id == "getattr"
+        called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        package, _, path = call.text("name", 0).removeprefix("'").partition(".")
+        if called in ("import_module", "__import__") and package in rows.PACKAGES:
+            return frozenset({Value(path)})
+        is_getattr = isinstance(node.func, ast.Name) and called == "getattr"
         if not is_getattr or len(node.args) < 2:
             return None
         holder, name = node.args[:2]
-        values = {v for v in self.eval_quietly(holder) if v.kind in ("path", "object")}
-        if not values:
-            return None
+        recorded = len(self.uses)
+        values = {v for v in self.eval(holder) if v.kind in ("path", "object")}
+        if values:
+            del self.uses[recorded:]  # What is got from it is the use.
         for argument in node.args[2:]:
             self.eval(argument)
+        if not values:
+            self.eval(name)
+            return NONE
         if isinstance(name, ast.Constant) and isinstance(name.value, str):
             written = f"getattr(..., {name.value!r})"
             paths = frozenset(
@@ -261,7 +373,7 @@ class ExpressionReader:
         self.eval(name)
         told = "The name is made when the program runs."
         path = min(v.path for v in values)
-        self.uses.append(Use(node, "getattr(...)", path, "unknown", told=told))
+        self.note(node, "getattr(...)", path, "unknown", told=told)
         return NONE
 
     def _operation(self, node: ast.expr) -> Values:
@@ -270,18 +382,32 @@ class ExpressionReader:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
                 found |= self.eval(child)
-        arrays = {Value("Tensor", "object"), Value("Variable", "object")}
-        return frozenset({Value("Tensor", "object")}) if found & arrays else NONE
+        is_array = TENSOR in found or Value("Variable", "object") in found
+        return frozenset({TENSOR}) if is_array else NONE
+
+    def _binary(self, node: ast.BinOp) -> Values:
+        return self._operator(node, [node.left, node.right])
+
+    def _operator(self, node: ast.expr, operands: list[ast.expr]) -> Values:
+        """Reads an operator, and tells it if JAX's arrays refuse the other operand."""
+        values = [self.eval(operand) for operand in operands]
+        arrays = [TENSOR in each for each in values]
+        has_list = any(isinstance(operand, ast.List) for operand in operands)
+        if has_list and any(arrays) and not self.place.hosted:
+            self.note(node, "array and list", "list operand", "form")
+        is_array = any(arrays) or any(Value("Variable", "object") in v for v in values)
+        return frozenset({TENSOR}) if is_array else NONE
 
     def _compare(self, node: ast.Compare) -> Values:
-        found = self._operation(node)
         # These give a Python bool, also of arrays.
         identity = ast.Is | ast.IsNot | ast.In | ast.NotIn
-        return NONE if any(isinstance(op, identity) for op in node.ops) else found
+        if any(isinstance(op, identity) for op in node.ops):
+            self._operation(node)
+            return NONE
+        return self._operator(node, [node.left, *node.comparators])
 
     def _choice(self, node: ast.IfExp) -> Values:
-        self.tell_control("if", node, node.test)
-        self.eval(node.test)
+        self.tell_control("if", node, self.eval(node.test))
         return self.eval(node.body) | self.eval(node.orelse)
 
     def _named_expression(self, node: ast.NamedExpr) -> Values:
@@ -305,8 +431,7 @@ class ExpressionReader:
         self.place.scope = Scope(outer)
         # The sources come first: they bind the names that the element uses.
         for made in getattr(node, "generators", ()):
-            self.eval(made.iter)
-            self.bind(made.target, NONE)
+            self.bind(made.target, elements(self.eval(made.iter)))
             for test in made.ifs:
                 self.eval(test)
         for part in ("key", "value", "elt"):
@@ -319,28 +444,37 @@ class ExpressionReader:
 # The methods that read expressions of a kind.
 _METHODS: dict[type[ast.AST], str] = {
     ast.Attribute: "_attribute",
-    ast.BinOp: "_operation",
+    ast.BinOp: "_binary",
     ast.BoolOp: "_operation",
     ast.Call: "_call",
     ast.Compare: "_compare",
+    ast.Dict: "_container",
     ast.DictComp: "_comprehension",
     ast.GeneratorExp: "_comprehension",
     ast.IfExp: "_choice",
     ast.Lambda: "_lambda",
+    ast.List: "_container",
     ast.ListComp: "_comprehension",
     ast.Name: "_name",
     ast.NamedExpr: "_named_expression",
     ast.SetComp: "_comprehension",
     ast.Subscript: "_operation",
+    ast.Tuple: "_container",
     ast.UnaryOp: "_operation",
 }
 
 
-def _takes_elements(node: ast.AST) -> bool:
-    """Returns whether a statement asks an iterator for its next element."""
-    called = (n.func for n in ast.walk(node) if isinstance(n, ast.Call))
-    asks = ("next", "get_next", "get_next_as_optional")
-    return any(getattr(f, "id", getattr(f, "attr", "")) in asks for f in called)
+def elements(values: Values) -> Values:
+    """Returns the values that a loop over values gives."""
+    return frozenset({TENSOR}) if TENSOR in values else NONE
+
+
+def _is_of_every_object(name: str, values: Values) -> bool:
+    """Returns whether an attribute is one of Python's, and not one of TensorFlow's."""
+    if not (name.startswith("__") and name.endswith("__")):
+        return False
+    paths = [f"{v.path}.{name}".lstrip(".") for v in values if v.kind == "path"]
+    return not any(p in rows.DIFFERENCES or listing.kind(p) for p in paths)
 
 
 def _iterators(values: Values) -> Values:

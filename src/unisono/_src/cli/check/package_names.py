@@ -182,8 +182,8 @@ def _signature(found: Any) -> inspect.Signature | None:
         return None
 
 
-def everyday_difference(path: str) -> str:
-    """Returns how an everyday name differs from TensorFlow's; "" if it does not."""
+def everyday_difference(path: str) -> tuple[str, str]:
+    """Returns the first path of a name, and how it differs if it is an everyday one."""
     find(path)  # Loads its module, which says so.
     entry = everyday.NAMES.get(path)
-    return entry.difference if entry else ""
+    return (entry.path, entry.difference) if entry else (path, "")

@@ -13,6 +13,7 @@ _SAVED = (
     "and its Serving cannot read them."
 )
 _XLA = "XLA chooses the algorithm; the numbers are the same."
+_STEP = "There is a global step only inside the model_fn of an Estimator."
 _TPU = "It runs on any devices; without a TPU they are laid out as one."
 
 # Dotted path without ``tf.`` -> how the name here differs, a sentence.
@@ -50,6 +51,10 @@ DIFFERENCES = {
     "optimizers.Optimizer": "It takes an Optax transformation and the variables.",
     "random.Generator.make_seeds": "The halves of TensorFlow's seeds are given.",
     "random.Generator.uniform_full_int": "It gives uint32 if JAX has no 64-bit types.",
+    "compat.v1.train.get_global_step": _STEP,
+    "compat.v1.train.get_or_create_global_step": _STEP,
+    "train.get_global_step": _STEP,
+    "train.get_or_create_global_step": _STEP,
     "saved_model.load": _SAVED,
     "saved_model.save": _SAVED,
     "summary.scalar": "It cannot be called inside a compiled function.",
@@ -61,32 +66,64 @@ DIFFERENCES = {
     "train.load_checkpoint": _FORMAT,
 }
 
-# What Python does with values in a `function`: the form -> how it differs.
-CONTROL = {
-    "if": (
-        "`if` on an array in a function is an error, because Python is not rewritten. "
-        "Write tf.cond(test, then, otherwise) or tf.where."
+# Names under which TensorFlow is imported.
+PACKAGES = ("tensorflow", "unisono")
+
+# Statements and operators of Python on arrays, and orders of lines -> the status and
+# what to tell. `if`, `while`, `for` and `assert` in a function are noticed, too. They
+# have no row, because they are converted, and so run as they are.
+FORMS = {
+    "keras first": (
+        "missing",
+        "Put `import unisono as tf` above this line: Keras chooses JAX or TensorFlow "
+        "when it is imported, and unisono tells it JAX.",
     ),
-    "while": (
-        "`while` on an array in a function is an error, because Python is not "
-        "rewritten. Write tf.while_loop(test, body, values)."
+    "list operand": (
+        "missing",
+        "JAX's arrays refuse lists as operands. Write tf.constant([...]).",
     ),
-    "for": (
-        "`for` over an array in a function is unrolled when it is compiled. Write "
-        "tf.while_loop or jax.lax.scan for a long one."
-    ),
-    "assert": (
-        "`assert` on an array in a function is an error. Check it outside, or with "
-        "tf.debugging."
+    "while in a tape": (
+        "missing",
+        "A gradient does not go through a `while` without a bound. Write "
+        "tf.while_loop(test, body, values, maximum_iterations=n), or a `for` over "
+        "tf.range(n) with `break`.",
     ),
 }
 
-# What is added if the statement takes elements from an iterator.
-TAKES_ELEMENTS = (
-    "This one takes elements from an iterator: with tf.cond or tf.while_loop the "
-    "function runs on the host, and what it gives to strategy.run is compiled. Loops "
-    "and branches of jax.lax cannot take elements."
+TAKEN_FOR_TENSORFLOW = (
+    "Its uses are judged as if it were TensorFlow. Give the path of the file that it "
+    "comes from, too."
 )
+
+# Members of arrays that are objects of Python's or NumPy's classes.
+NUMPY_MEMBERS = ("Tensor.dtype", "Tensor.shape")
+
+# Members of TensorFlow's shapes that tuples have not -> what to write.
+SHAPE_GONE = {
+    "as_list": "Write x.get_shape().as_list(), or list(x.shape).",
+    "dims": "Write x.shape: its entries are numbers.",
+    "is_fully_defined": "The shape of an array is always known. Leave it out.",
+    "ndims": "Write x.ndim.",
+    "num_elements": "Write x.size.",
+    "rank": "Write x.ndim.",
+}
+SHAPE_MEMBER = "The shape of an array is a tuple. Write x.get_shape() for TensorFlow's."
+
+# Members of TensorFlow's types that NumPy's have not -> what to write.
+TYPE_GONE = {
+    "as_datatype_enum": "Write its name.",
+    "as_numpy_dtype": "The type is NumPy's already. Leave it out.",
+    "base_dtype": "Leave it out.",
+    "is_bool": 'Write t == "bool".',
+    "is_complex": "Write jax.numpy.issubdtype(t, jax.numpy.complexfloating).",
+    "is_floating": "Write jax.numpy.issubdtype(t, jax.numpy.floating).",
+    "is_integer": "Write jax.numpy.issubdtype(t, jax.numpy.integer).",
+    "limits": "Write numpy.iinfo(t).min and .max.",
+    "max": "Write jax.numpy.finfo(t).max, or iinfo for integers.",
+    "min": "Write jax.numpy.finfo(t).min, or iinfo for integers.",
+    "size": "Write t.itemsize.",
+}
+TYPE_MEMBER = "Element types are NumPy's, which have no such member."
 
 # Names of earlier versions of TensorFlow -> the names that they have in TensorFlow 2.
 RENAMED = {
@@ -168,16 +205,16 @@ KERAS_GONE = {
     "Layer.get_updates_for": "Assign the variables in `call`.",
     "Layer.inbound_nodes": "Use `input` and `output`.",
     "Layer.updates": "Assign the variables in `call`.",
+    "LossScaleOptimizer.get_scaled_loss": "Write scale_loss(loss).",
+    "LossScaleOptimizer.get_unscaled_gradients": "Leave it out.",
     "Model.compiled_loss": "Write self.compute_loss(x, y, y_pred).",
     "Model.compiled_metrics": "Write `for m in self.metrics: m.update_state(...)`.",
     "Model.evaluate_generator": "Write model.evaluate(generator).",
     "Model.fit_generator": "Write model.fit(generator).",
-    "Model.make_train_function": "Write train_step; fit compiles it.",
     "Model.predict_classes": "Write model.predict(x).argmax(-1).",
     "Model.predict_generator": "Write model.predict(generator).",
     "Model.predict_proba": "Write model.predict(x).",
     "Model.reset_states": "Call reset_state of the layers that have one.",
-    "Model.run_eagerly": "Pass run_eagerly=True to compile.",
     "Model.state_updates": "Assign the variables in `call`.",
     "Optimizer.get_config_from": "Use `from_config`.",
     "Optimizer.get_gradients": "Use tape.gradient.",
@@ -186,6 +223,25 @@ KERAS_GONE = {
     "Optimizer.set_weights": "Assign optimizer.variables one by one.",
     "Optimizer.weights": "Use `variables`.",
 }
+
+# Methods of Keras that write a file -> the endings that they take, and what to write.
+KERAS_ENDINGS = {
+    "ModelCheckpoint": (
+        (".keras", ".h5"),
+        'Give the path the ending ".keras", or ".weights.h5" with save_weights_only.',
+    ),
+    "Model.save": (
+        (".keras", ".h5"),
+        'Give the path the ending ".keras".',
+    ),
+    "Model.save_weights": (
+        (".weights.h5",),
+        'Give the path the ending ".weights.h5".',
+    ),
+}
+KERAS_FOLDER = (
+    "It writes a directory of Keras' own format, which TensorFlow cannot load."
+)
 
 # Functions of Keras that return a model.
 KERAS_MODELS = frozenset(

@@ -8,7 +8,9 @@ import functools
 from collections.abc import Iterable
 from typing import Any, final
 
-from unisono._src.cli.check import keras_names, package_names, rows
+import numpy
+
+from unisono._src.cli.check import conditions, keras_names, package_names, rows
 from unisono._src.cli.check.scopes import CallArguments, Use
 from unisono._src.foundation.tensorflow_names import families, listing, missing
 from unisono._src.integrations import keras_renames
@@ -43,9 +45,8 @@ def judge_all(uses: Iterable[Use]) -> list[Verdict]:
     worst: dict[int, Verdict] = {}
     for use in uses:
         made = judge(use)
-        is_set = isinstance(getattr(use.node, "ctx", None), ast.Store)
-        if made.status == UNKNOWN and is_set:
-            continue  # An attribute of the program's own.
+        if made.status == UNKNOWN and use.kind == "object" and _is_own(use):
+            continue
         # A name may stand for several things, and each of them
         # is a use of the same place.
         before = worst.get(id(use.node))
@@ -54,24 +55,31 @@ def judge_all(uses: Iterable[Use]) -> list[Verdict]:
     return list(worst.values())
 
 
+def _is_own(use: Use) -> bool:
+    """Returns whether a member that the class has not is the program's own."""
+    return use.may_be_own or isinstance(getattr(use.node, "ctx", None), ast.Store)
+
+
 def judge(use: Use) -> Verdict:
     """Returns the verdict on a use."""
     if use.kind == "unknown":
         return Verdict(use, UNKNOWN, use.told)
-    if use.kind == "control":
-        # A `for` runs, unrolled; the others raise while the function is traced.
-        is_error = use.path != "for"
-        told = f"{rows.CONTROL[use.path]} {use.told}".rstrip()
-        return Verdict(use, MISSING if is_error else DIFFERS, told)
+    if use.kind == "form":
+        return Verdict(use, *rows.FORMS.get(use.path, (SAME, "")))
     if use.kind == "package":
         return Verdict(use, MISSING, rows.OTHER_PACKAGES[use.path])
-    status, told, new = _judge_path(use.path, use.kind == "object", use.call)
+    is_member = use.kind == "object"
+    status, told, new = _judge_path(use.path, is_member, use.call, use.compiled)
+    is_set = isinstance(getattr(use.node, "ctx", None), ast.Store)
+    if is_member and is_set and status == MISSING and _class_above(use.path):
+        return Verdict(use, DIFFERS, "It can be set, and has no effect here.")
     return Verdict(use, status, told, new)
 
 
-@functools.cache
+# Most uses are like others; a program may have any number that are not.
+@functools.lru_cache(maxsize=20_000)
 def _judge_path(
-    path: str, is_member: bool, call: CallArguments | None
+    path: str, is_member: bool, call: CallArguments | None, is_compiled: bool
 ) -> tuple[str, str, str]:
     # In this order: private names; Keras, which is read from its own source; names that
     # are not here; calls that do not fit; names that differ.
@@ -81,6 +89,9 @@ def _judge_path(
     if path == "keras" or path.startswith("keras."):
         status, told = _judge_keras(path, is_member, call)
         return status, told, ""
+    of_numpy = _judge_numpy_member(path)
+    if of_numpy is not None:
+        return *of_numpy, ""
     if package_names.find(path) is package_names.NOTHING:
         return _judge_missing(path, is_member)
     if call is not None:
@@ -90,10 +101,29 @@ def _judge_path(
         if refused:
             return MISSING, refused, ""
     for each in package_names.public_paths(path):
-        told = rows.DIFFERENCES.get(each) or package_names.everyday_difference(each)
-        if told:
-            return DIFFERS, told, ""
+        first, told = package_names.everyday_difference(each)
+        told = rows.DIFFERENCES.get(each) or told
+        weight, told = conditions.weigh(first, told, call, is_compiled)
+        if weight != conditions.SILENT:
+            return MISSING if weight == conditions.FAILS else DIFFERS, told, ""
     return SAME, "", ""
+
+
+def _judge_numpy_member(path: str) -> tuple[str, str] | None:
+    """Returns the verdict on a member of an array's shape or of a type, or None."""
+    above, _, name = path.rpartition(".")
+    if above == "Tensor.shape":
+        has, told = hasattr(tuple, name), rows.SHAPE_GONE.get(name, rows.SHAPE_MEMBER)
+    elif above == "Tensor.dtype" or _is_type(package_names.find(above)):
+        has = hasattr(numpy.dtype, name)
+        told = rows.TYPE_GONE.get(name, rows.TYPE_MEMBER)
+    else:
+        return None
+    return (SAME, "") if has else (MISSING, told)
+
+
+def _is_type(found: object) -> bool:
+    return found is numpy.dtype or isinstance(found, numpy.dtype)
 
 
 def _judge_missing(path: str, is_member: bool) -> tuple[str, str, str]:
@@ -119,9 +149,9 @@ def _judge_missing(path: str, is_member: bool) -> tuple[str, str, str]:
 
 def _tell_neither(path: str) -> str:
     """Returns the sentence for a name that TensorFlow 2 does not have either."""
-    v1 = f"compat.v1.{path}"
-    row = families.find(v1)
-    told = f" {row.instead}" if row.path == v1 else ""
+    # A row for what is above the name counts, but not that of all of TensorFlow 1.
+    row = families.find(f"compat.v1.{path}")
+    told = f" {row.instead}" if row.path.count(".") > 1 else ""
     return f"Neither TensorFlow 2 nor unisono has this name.{told}"
 
 
@@ -168,6 +198,7 @@ def _judge_keras(
     definition = keras.find(moved)
     if definition is not None and call is not None:
         refused = _find_refusal(keras, definition, call)
+        refused = refused or _find_wrong_ending(definition.node.name, call)
         if refused:
             return MISSING, refused
     difference = rows.DIFFERENCES.get(path, "")
@@ -199,13 +230,44 @@ def _judge_keras_member(
         method = members.methods.get(name)
         if method is None or call is None:
             return SAME, ""
-        names, passed = keras_names.find_parameters(method)
-        told = None if passed else _find_unknown_argument(names, call)
-        return (MISSING, told) if told else (SAME, "")
+        return _judge_keras_call(members, method, call)
     for cls in sorted(members.classes):
         if f"{cls}.{name}" in rows.KERAS_GONE:
             return MISSING, rows.KERAS_GONE[f"{cls}.{name}"]
     return UNKNOWN, "Keras' class has no such member; it may be your own."
+
+
+def _judge_keras_call(
+    members: keras_names.Members, method: ast.FunctionDef, call: CallArguments
+) -> tuple[str, str]:
+    """Returns the verdict on the call of a method of Keras."""
+    names, passed = keras_names.find_parameters(method)
+    told = None if passed else _find_unknown_argument(names, call)
+    if method.name == "add_weight" and call.text("", 0).startswith("'"):
+        told = "Write name= before the name: Keras 3 takes the shape first."
+    for cls in sorted(members.classes):
+        member = f"{cls}.{method.name}"
+        told = told or _find_wrong_ending(member, call)
+        if not told and member == "Model.save" and "." not in _ending(call):
+            return (DIFFERS, rows.KERAS_FOLDER) if _ending(call) else (SAME, "")
+    return (MISSING, told) if told else (SAME, "")
+
+
+def _ending(call: CallArguments) -> str:
+    """Returns the last part of the path that a call is given; "" if it is open."""
+    text = call.text("filepath", 0)
+    return text[1:].rpartition("/")[2] if text.startswith("'") else ""
+
+
+def _find_wrong_ending(name: str, call: CallArguments) -> str | None:
+    """Returns what to write if a function of Keras does not take a path's ending."""
+    endings, told = rows.KERAS_ENDINGS.get(name, ((), ""))
+    ending = _ending(call)
+    if name == "ModelCheckpoint" and call.text("save_weights_only", 4) == "True":
+        endings = (".weights.h5",)
+    # `save` takes a path without an ending.
+    is_right = ending.endswith(endings) or (name == "Model.save" and "." not in ending)
+    return None if not told or not ending or is_right else told
 
 
 def _find_change(path: str) -> tuple[str, str] | None:

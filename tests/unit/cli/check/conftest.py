@@ -1,0 +1,2 @@
+# Programs that are read, and never run.
+collect_ignore = ["corpus"]
