@@ -15,7 +15,7 @@ import pytest
 import unisono as tf
 from tests import machine
 from unisono._src.execution import sharded_update
-from unisono._src.machines import partition
+from unisono._src.machines import shard_plan
 
 SUM = tf.VariableAggregation.SUM
 WIDE = np.arange(32, dtype=np.float32).reshape(8, 4)
@@ -214,7 +214,10 @@ def test_a_variable_made_in_a_function_is_cut_too():
     ("options", "match"),
     [
         ({"state": "split"}, 'Expected state "mirrored" or "sharded", received'),
-        ({"shard_above": 5}, "shard_above=5 says which variables to split, but with"),
+        (
+            {"shard_above": 5},
+            "shard_above=5 is about variables that are split, but with",
+        ),
         ({"state": "sharded", "shard_above": 0}, "Expected shard_above >= 1, received"),
     ],
 )
@@ -257,7 +260,7 @@ def test_it_is_known_which_optimizers_can_update_parts(name):
     leaves, treedef = jax.tree.flatten(slots)
     every = [*shapes, *leaves, *shapes]
     topology = make(4).extended._topology
-    cuts = [partition.choose(topology, 8, x.shape) for x in every]
+    cuts = [shard_plan.ShardPlan(8).choose(topology, x.shape).split for x in every]
 
     def change(inputs):
         found, new = tx.update(
@@ -286,7 +289,7 @@ def test_every_optimizer_gives_the_numbers_of_mirrored_state(name, caplog):
         text = trained.text()
         # Each weight once, to compute with it; no slot, and no sum of gradients.
         assert results(text, "all-gather") == ["f32[16,32]", "f32[32,8]", "f32[32]"]
-        assert results(text, "reduce-scatter") == ["f32[4,32]", "f32[8,8]", "f32[8]"]
+        assert results(text, "reduce-scatter") == ["f32[16,8]", "f32[8,8]", "f32[8]"]
         assert set(results(text, "all-reduce")) <= {"f32[]", "s32[]", "pred[]"}
 
 
@@ -358,7 +361,7 @@ def test_eager_steps_give_the_numbers_of_compiled_ones():
     wanted = Training(make(2), tx).train()
     trained = Training(make(2), tx)
     assert_close(trained.train(trained.step), wanted)
-    assert parts(trained.weights[0]) == {(8, 32)}
+    assert parts(trained.weights[0]) == {(16, 16)}
 
 
 def test_uneven_batches_are_right_inside_a_function():
@@ -603,7 +606,7 @@ def test_checkpoints_move_between_any_placements(before, after, tmp_path):
     for old, new in pairs:
         np.testing.assert_array_equal(old.numpy(), new.numpy())
     count, kind = after
-    wanted = (16 // count, 32) if kind == "sharded" else (16, 32)
+    wanted = (16, 32 // count) if kind == "sharded" else (16, 32)
     assert parts(target.weights[0]) == {wanted}
     target.compiled(*target.batch())
 

@@ -450,7 +450,7 @@ def enter_logical_device(topology: Topology | None, number: int) -> Iterator[Non
     check_logical_device(logical, number)
     placement = ambient.current().placement
     if placement is not None:
-        placement = dataclasses.replace(placement, split_above=None)
+        placement = dataclasses.replace(placement, plan=None)
     with ambient.push(placement=placement):
         yield
 

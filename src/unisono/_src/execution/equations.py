@@ -35,7 +35,7 @@ class HasShape(Protocol):
 # Primitives that call a program whose equations may stand in place of the call.
 CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call"}
 # These have rules of their own for gradients.
-_ALL_CALLS = {*CALLS, "custom_vjp_call", "remat", "checkpoint"}
+_ALL_CALLS = {*CALLS, "custom_vjp_call", "remat", "remat2", "checkpoint"}
 
 
 def is_literal(atom: Atom) -> TypeIs[Literal]:

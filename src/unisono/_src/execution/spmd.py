@@ -13,11 +13,13 @@ from jax.sharding import PartitionSpec
 from unisono._src.execution import (
     contexts,
     jaxpr_equality,
+    late_gathers,
     merging,
     replica_invariance,
     traced_values,
 )
 from unisono._src.foundation import errors, nest
+from unisono._src.foundation.jax_internals import ClosedProgram
 from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.state import frames, replica_frame, storage
 from unisono._src.state.storage import Cell
@@ -127,12 +129,31 @@ def run(
             )
     # The traced program becomes a part of the one around it.
     given = jax.tree.leaves((inputs, stored))
-    flat = jax.core.eval_jaxpr(seen.closed.jaxpr, seen.closed.consts, *given)
+    closed = _gather_late(placement, seen, cells)
+    flat = jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *given)
     arrays, changed = flat[: seen.arrays], flat[seen.arrays :]
     _write_back(outer, seen, changed)
     start = len(seen.replicated) + len(seen.created)
     shared = changed[start : start + len(seen.shared)]
     return _rebuild_result(seen.shape, arrays, shared, topology.replicas)
+
+
+def _gather_late(
+    placement: storage.Placement, seen: _ReplicaTrace, cells: Sequence[Cell]
+) -> ClosedProgram:
+    """Return the traced program, with gathers of split cells where they are read."""
+    closed: ClosedProgram = seen.closed
+    if placement.plan is None or placement.plan.gather == "step":
+        return closed
+    # The cells are the last inputs.
+    first = len(closed.jaxpr.invars) - len(cells)
+    sources = {
+        first + i: late_gathers.SplitInput(c.name, c.split, c.shape)
+        for i, c in enumerate(cells)
+        if replica_frame.is_cut(c)
+    }
+    platform = placement.topology.devices[0].platform
+    return late_gathers.delay(closed, sources, platform)
 
 
 # Up to this number of replicas the function is traced for each of them, as in

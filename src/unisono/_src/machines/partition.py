@@ -6,7 +6,6 @@ See docs/decisions/0017.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from typing import final
 
@@ -16,9 +15,6 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from unisono._src.machines.topology import AXIS, Topology
-
-# In elements. A smaller variable is not worth a collective of its own.
-_DEFAULT_THRESHOLD = 1 << 16
 
 
 @final
@@ -65,64 +61,6 @@ class Split:
         size = whole.shape[self.axis] // self.parts
         start = jax.lax.axis_index(AXIS) * size
         return jax.lax.dynamic_slice_in_dim(whole, start, size, self.axis)
-
-
-def split_threshold(state: str, size: int | None) -> int | None:
-    """Returns the number of elements from which on a strategy cuts a variable.
-
-    Args:
-        state: ``"mirrored"`` or ``"sharded"``.
-        size: the strategy's `shard_above`, if it was given.
-
-    Returns:
-        The number; None if variables are never cut.
-
-    Raises:
-        ValueError: `state` is unknown, or `size` does not go with it.
-
-    >>> split_threshold("sharded", None), split_threshold("mirrored", None)
-    (65536, None)
-    """
-    if state not in ("mirrored", "sharded"):
-        raise ValueError(f'Expected state "mirrored" or "sharded", received {state!r}.')
-    if size is None:
-        return _DEFAULT_THRESHOLD if state == "sharded" else None
-    if state == "mirrored":
-        raise ValueError(
-            f"shard_above={size} says which variables to split, but with "
-            'state="mirrored" none is. Pass state="sharded" too, or neither.'
-        )
-    if size < 1:
-        raise ValueError(f"Expected shard_above >= 1, received {size}.")
-    return size
-
-
-def choose(topology: Topology, above: int | None, shape: Sequence[int]) -> Split | None:
-    """Returns how to cut an array; None if it stays whole.
-
-    It cuts the first axis that can be cut, because the parts of the first axis lie one
-    after the other in memory.
-
-    Args:
-        topology: the devices. The logical devices of a replica share its array; where
-            a replica has one device, the replicas share it.
-        above: the number of elements from which on an array is cut; None cuts none.
-        shape: the shape of the array.
-
-    >>> pair = Topology.of(["CPU:0", "CPU:1"])
-    >>> choose(pair, 6, (3, 4))
-    Split(axis=1, parts=2, over=('replica',))
-    >>> choose(pair, 6, (3, 3)), choose(pair, 6, (2,))
-    (None, None)
-    """
-    if above is None or math.prod(shape) < max(above, 1):
-        return None
-    over, parts = tuple(topology.logical_axes), topology.num_logical_devices
-    if parts == 1:
-        over, parts = (AXIS,), topology.replicas
-    fitting = (i for i, size in enumerate(shape) if parts > 1 and size % parts == 0)
-    axis = next(fitting, None)
-    return None if axis is None else Split(axis, parts, over)
 
 
 def sharding(topology: Topology, split: Split) -> NamedSharding:

@@ -86,7 +86,7 @@ def initial_array(
         )
     if (
         placement is not None
-        and placement.split_above is not None
+        and placement.plan is not None
         and not frames.frame().is_compiled
     ):
         value = compute_in_parts(initial_value, dtype, placement, name)
@@ -160,11 +160,11 @@ def compute_in_parts(
             with _host_context():
                 concrete = [collectives.release(_as_value(given(), dtype, name))]
         if not concrete:
-            return _compute_program(closed, placement)
+            return _compute_program(closed, placement, name)
         given = concrete[0]
     if not isinstance(given, np.ndarray):
         return _as_value(given, dtype, name)
-    target = _target_sharding(given.shape, placement)
+    target = _target_sharding(given.shape, placement, name)
     if target is None:
         return _as_value(given, dtype, name)
     wanted = jax.dtypes.canonicalize_dtype(given.dtype if dtype is None else dtype)
@@ -182,14 +182,17 @@ def _host_context() -> Any:
 
 
 def _target_sharding(
-    shape: tuple[int, ...], placement: storage.Placement
+    shape: tuple[int, ...], placement: storage.Placement, name: str | None
 ) -> jax.sharding.NamedSharding | None:
     """Returns where a large value goes, or None if the value is not large."""
-    split = partition.choose(placement.topology, placement.split_above, shape)
+    assert placement.plan is not None
+    split = placement.plan.choose(placement.topology, shape, name).split
     return None if split is None else partition.sharding(placement.topology, split)
 
 
-def _compute_program(closed: Any, placement: storage.Placement) -> jax.Array:
+def _compute_program(
+    closed: Any, placement: storage.Placement, name: str | None
+) -> jax.Array:
     """Returns the result of a traced function, cut over the devices if it is large."""
 
     def compute() -> jax.Array:
@@ -197,7 +200,7 @@ def _compute_program(closed: Any, placement: storage.Placement) -> jax.Array:
         return found  # type: ignore[no-any-return]
 
     (aval,) = closed.out_avals
-    target = _target_sharding(aval.shape, placement)
+    target = _target_sharding(aval.shape, placement, name)
     if target is None or jnp.issubdtype(aval.dtype, jax.dtypes.prng_key):
         return compute()
     parts: jax.Array = jax.jit(compute, out_shardings=target)()

@@ -30,6 +30,8 @@ class Row:
         devices: the number of devices that hold it or a part of it.
         bytes_per_device: the memory that it takes on each of them.
         servers: the parameter servers that hold it.
+        cut: with sharded state, the axis that is cut, the parts and the reason, or why
+            it is whole; else "".
     """
 
     name: str
@@ -39,6 +41,7 @@ class Row:
     devices: int
     bytes_per_device: int
     servers: tuple[int, ...] = ()
+    cut: str = ""
 
     @classmethod
     def on_servers(
@@ -107,10 +110,16 @@ class Description(tables.ShownAsTable):
         return [(name, "", "", "", "", f"{n:,}") for name, n in sizes.items()]
 
     def _table(self) -> tables.TextTable:
-        texts = [row.texts for row in self.rows]
-        return tables.TextTable(
-            _TITLE, _HEADS, texts, self._totals, numbers=2, is_wide=True
-        )
+        texts, totals = [row.texts for row in self.rows], self._totals
+        heads: tuple[str, ...] = _HEADS
+        if any(row.cut for row in self.rows):
+            # The numbers stay the last columns.
+            cuts = [row.cut for row in self.rows]
+            pairs = zip(texts, cuts, strict=True)
+            texts = [(*t[:4], cut, *t[4:]) for t, cut in pairs]
+            totals = [(*t[:4], "", *t[4:]) for t in totals]
+            heads = (*heads[:4], "cut", *heads[4:])
+        return tables.TextTable(_TITLE, heads, texts, totals, numbers=2, is_wide=True)
 
 
 def describe(tree: Any) -> Description:
@@ -182,7 +191,8 @@ def _row(name: str, variable: variables.Variable) -> Row:
     if cell.split is not None:
         placement, devices = "sharded", len(cell.sharding.device_set)
         size //= cell.split.parts
-    return Row(name, cell.shape, str(cell.dtype), placement, devices, size)
+    kind = str(cell.dtype), placement, devices, size
+    return Row(name, cell.shape, *kind, cut=cell.cut_text)
 
 
 def _array_row(name: str, array: jax.Array) -> Row:

@@ -20,7 +20,7 @@ import numpy as np
 
 from unisono._src.foundation import ambient, errors, printable
 from unisono._src.foundation.options import CommunicationOptions
-from unisono._src.machines import partition
+from unisono._src.machines import partition, shard_plan
 from unisono._src.machines.topology import Topology
 from unisono._src.state import trace_versions
 from unisono._src.state.remote_state import Home, RemoteState
@@ -57,8 +57,7 @@ class Placement:
         kind: how variables are kept that are not sync-on-read.
         parameter_device: where variables that are one array live.
         parameter_name: TensorFlow's name of that device.
-        split_above: the number of elements from which a mirrored variable is cut over
-            the devices; None if none is.
+        plan: which mirrored variables are cut over the devices; None if none are.
         ops: the program's own `CrossDeviceOps`; None leaves it to XLA how values of
             replicas are combined.
         servers: the parameter servers that keep variables; None if none do.
@@ -70,7 +69,7 @@ class Placement:
     kind: Policy
     parameter_device: jax.Device
     parameter_name: str
-    split_above: int | None = None
+    plan: shard_plan.ShardPlan | None = None
     ops: Any = None
     servers: RemoteState | None = None
     communication: CommunicationOptions = dataclasses.field(
@@ -117,6 +116,7 @@ class Cell:
     Attributes:
         array: the stored array; None before the first value.
         copies: how many replicas have a copy.
+        cut_text: how and why the array is cut, or not; "" where none is.
         drafts: for a cell that is cut, the values that replicas have written in turn,
             by replica; not stored yet.
         escaped: whether someone else may hold the array.
@@ -137,10 +137,11 @@ class Cell:
     """
 
     __slots__ = (
-        "__weakref__", "aggregation", "array", "copies", "drafts", "dtype", "escaped",
-        "holder", "home", "is_everywhere", "is_replicated", "is_spread", "is_stacked",
-        "is_suspect", "name", "origin", "owner", "parameter_device", "placement",
-        "policy", "serial", "shape", "sharding", "split", "stored_shape", "topology",
+        "__weakref__", "aggregation", "array", "copies", "cut_text", "drafts", "dtype",
+        "escaped", "holder", "home", "is_everywhere", "is_replicated", "is_spread",
+        "is_stacked", "is_suspect", "name", "origin", "owner", "parameter_device",
+        "placement", "policy", "serial", "shape", "sharding", "split", "stored_shape",
+        "topology",
     )  # fmt: skip
 
     def __init__(
@@ -167,9 +168,10 @@ class Cell:
         # strategy in whose scope it was made.
         self.aggregation: Any = None
         self.owner: Any = None
-        self.split: partition.Split | Any = _choose_split(
-            policy, shape, dtype, placement
-        )
+        choice = _choose_split(self)
+        self.split: partition.Split | Any = choice.split if choice else None
+        # For people; "" if nothing was to be chosen.
+        self.cut_text = str(choice or "")
         # Attributes, not properties: every read and write asks for some of them.
         self.is_stacked = policy is Policy.ON_READ and self.copies > 1
         self.is_replicated = self.split is None and _is_on_every_replica(self)
@@ -351,20 +353,17 @@ def _sharding(cell: Cell) -> jax.sharding.Sharding | None:
     return jax.sharding.SingleDeviceSharding(cell.parameter_device)
 
 
-def _choose_split(
-    policy: Policy,
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    placement: Placement | None,
-) -> partition.Split | None:
-    """Returns how an array is cut over the devices, or None if it is not."""
-    if policy is not Policy.MIRRORED or placement is None:
+def _choose_split(cell: Cell) -> shard_plan.Choice | None:
+    """Returns how an array is cut over the devices; None if that is not asked."""
+    placement = cell.placement
+    if cell.policy is not Policy.MIRRORED or placement is None:
         return None
-    if placement.split_above is None:
+    is_key = jnp.issubdtype(cell.dtype, jax.dtypes.prng_key)
+    if placement.plan is None or is_key:
         return None
-    if jnp.issubdtype(dtype, jax.dtypes.prng_key):
-        return None
-    return partition.choose(placement.topology, placement.split_above, shape)
+    choice = placement.plan.choose(placement.topology, cell.shape, cell.name)
+    placement.plan.note(cell.name, cell.shape, choice)
+    return choice
 
 
 # Sorted, because a set has no order of its own, and all workers must give their

@@ -752,6 +752,9 @@ class Strategy:
         >>> "weight" in str(strategy.describe(weight))
         True
         """
+        placement = getattr(self.extended, "_placement", None)
+        if placement is not None and placement.plan is not None:
+            placement.plan.check_rules()
         return description.describe(tree)
 
     def __copy__(self) -> Self:

@@ -13,6 +13,7 @@ from unisono._src import input as pipelines
 from unisono._src.execution import contexts
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import ReduceOp
+from unisono._src.machines.shard_plan import ShardPlan
 from unisono._src.machines.topology import Topology
 from unisono._src.state import storage
 from unisono._src.state.variables import Variable
@@ -33,7 +34,7 @@ def home_placement(
     strategy: Strategy,
     topology: Topology,
     kind: storage.Policy,
-    above: int | None = None,
+    plan: ShardPlan | None = None,
 ) -> storage.Placement:
     """Returns a placement whose parameter device is this process's first device.
 
@@ -41,10 +42,10 @@ def home_placement(
         strategy: the strategy that places the variables.
         topology: its replicas.
         kind: how it places them.
-        above: the size above which a variable is split; None splits none.
+        plan: which variables are split; None splits none.
     """
     home = topology.home, topology.local_names[0]
-    return storage.Placement(strategy, topology, kind, *home, above)
+    return storage.Placement(strategy, topology, kind, *home, plan)
 
 
 class LocalExtended(extended.StrategyExtended, abc.ABC):

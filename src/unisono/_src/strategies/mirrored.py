@@ -7,12 +7,12 @@ one copy on one of them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import jax
 
-from unisono._src.machines import devices, partition
+from unisono._src.machines import devices, shard_plan
 from unisono._src.machines.topology import Topology
 from unisono._src.state.storage import Placement, Policy
 from unisono._src.strategies import base, cross_device_ops, local, replicated
@@ -35,10 +35,17 @@ class MirroredStrategy(base.Strategy):
             Programs and their numbers stay the same.
         shard_above: the number of elements from which on a variable is split; default
             65,536. A variable that no axis can split evenly is mirrored.
+        shard_rules: the axis to split, or None to keep a variable whole, by a regular
+            expression that is searched in the names of large variables; the first that
+            is found holds. Default: the largest axis that can be split; of three or
+            more not the first, if another can.
+        gather: when a compiled step gathers split weights: ``"use"`` (default) where
+            it uses them, ``"step"`` all before it, which takes more memory.
 
     Raises:
-        ValueError: a device does not exist, or `cross_device_ops`, `state` or
-            `shard_above` has another value than those above.
+        ValueError: a device does not exist, or another argument has another value than
+            those above.
+        TypeError: `shard_rules` has other types.
         AssertionError: a device is named twice.
 
     >>> import unisono
@@ -58,11 +65,13 @@ class MirroredStrategy(base.Strategy):
         *,
         state: Literal["mirrored", "sharded"] = "mirrored",
         shard_above: int | None = None,
+        shard_rules: Mapping[str, int | None] | None = None,
+        gather: Literal["use", "step"] | None = None,
     ) -> None:
         ops = _ops_of_program(cross_device_ops)
-        above = _split_threshold(state, shard_above)
+        plan = shard_plan.make_plan(state, shard_above, shard_rules, gather)
         topology = Topology.of(devices or _all_devices())
-        placement = local.home_placement(self, topology, Policy.MIRRORED, above)
+        placement = local.home_placement(self, topology, Policy.MIRRORED, plan)
         placement = dataclasses.replace(placement, ops=ops)
         super().__init__(replicated.ReplicatedExtended(self, placement))
 
@@ -109,4 +118,3 @@ def _default_devices() -> Sequence[str]:
 # Parameters of the first constructor have the names of these modules.
 _all_devices = devices.default_names
 _ops_of_program = cross_device_ops.find_program_ops
-_split_threshold = partition.split_threshold

@@ -98,11 +98,18 @@ class Replicated(local.LocalExtended, abc.ABC):
             state.note_topology(self._topology)
         if state.is_compiled and self._is_even((args, kwargs)):
             try:
-                return spmd.run(self._placement, fn, args, kwargs)
+                return self._run_spmd(fn, args, kwargs)
             except ports.NeedsLockstep as reason:
                 # One program for all replicas cannot express it (docs/decisions/0002).
                 _log.info("Replicas run in turn: %s", reason)
         return self._run_lockstep(fn, args, kwargs)
+
+    def _run_spmd(self, fn: Fn, args: Args, kwargs: Kwargs) -> object:
+        found = spmd.run(self._placement, fn, args, kwargs)
+        # Not before: the first call may make the variables.
+        if self._placement.plan is not None:
+            self._placement.plan.check_rules()
+        return found
 
     def _is_even(self, tree: object) -> bool:
         """Whether the parts of every per-replica value have the same shape."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, final
 
 import jax
@@ -16,7 +16,7 @@ from unisono._src.cluster.resolvers.base import ClusterResolver
 from unisono._src.cluster.resolvers.tpu import TPUClusterResolver
 from unisono._src.execution import contexts
 from unisono._src.foundation import ambient
-from unisono._src.machines import devices, partition
+from unisono._src.machines import devices, shard_plan
 from unisono._src.machines.topology import Topology
 from unisono._src.machines.tpu.core_grid import TPUTopology
 from unisono._src.machines.tpu.device_assignment import DeviceAssignment
@@ -79,6 +79,12 @@ class TPUStrategy(base.Strategy):
             replica has one, over the replicas, as by `MirroredStrategy`.
         shard_above: the number of elements from which on a variable is split; default
             65,536.
+        shard_rules: the axis to split, or None to keep a variable whole, by a regular
+            expression that is searched in the names of large variables; the first that
+            is found holds. Default: the largest axis that can be split; of three or
+            more not the first, if another can.
+        gather: when a compiled step gathers split weights: ``"use"`` (default) where
+            it uses them, ``"step"`` all before it, which takes more memory.
 
     Raises:
         ValueError: the assignment does not fit the devices that there are; or `state`
@@ -98,9 +104,11 @@ class TPUStrategy(base.Strategy):
         *,
         state: Literal["mirrored", "sharded"] = "mirrored",
         shard_above: int | None = None,
+        shard_rules: Mapping[str, int | None] | None = None,
+        gather: Literal["use", "step"] | None = None,
     ) -> None:
         del experimental_spmd_xla_partitioning
-        above = partition.split_threshold(state, shard_above)
+        plan = shard_plan.make_plan(state, shard_above, shard_rules, gather)
         resolver = tpu_cluster_resolver or TPUClusterResolver("")
         grid = tpu_system.initialize_tpu_system(resolver)
         given = experimental_device_assignment
@@ -108,7 +116,7 @@ class TPUStrategy(base.Strategy):
             topology = _replica_per_device(grid.num_tasks)
         else:
             topology = _topology_of(given, grid.num_tasks)
-        if above is not None and topology.is_spread:
+        if plan is not None and topology.is_spread:
             raise ValueError(
                 f'state="sharded" needs all devices in one process; there are '
                 f"{topology.workers}. A worker could not read a variable by itself. "
@@ -116,7 +124,7 @@ class TPUStrategy(base.Strategy):
             )
         self._resolver = resolver
         self._topology = topology
-        placement = local.home_placement(self, topology, Policy.MIRRORED, above)
+        placement = local.home_placement(self, topology, Policy.MIRRORED, plan)
         super().__init__(_TPUExtended(self, placement))
 
     def experimental_assign_to_logical_device(

@@ -140,7 +140,7 @@ class Optimizer:
             initial = self._make_slots()
             self._treedef = jax.tree.structure(initial)
             self._slots = [
-                Variable(x, trainable=False, name=f"{name}/slot_{i}")
+                Variable(x, trainable=False, name=self._slot_name(i))
                 for i, x in enumerate(jax.tree.leaves(initial))
             ]
         self.iterations = Variable(
@@ -164,6 +164,10 @@ class Optimizer:
         """Returns Optax's first state for the values of all variables."""
         return self._tx.init(nest(values, self._groups))
 
+    def _slot_name(self, index: int) -> str:
+        """Returns the name of a leaf of Optax's state."""
+        return f"{self.name}/slot_{index}"
+
     def _make_slots(self) -> optax.OptState:
         """Returns Optax's first state; in parts if variables are split."""
         cells = [v.state_cell for v in self._variables]
@@ -180,8 +184,17 @@ class Optimizer:
         # Compiled with the shardings of the result, so that no device ever holds a
         # large slot whole (docs/decisions/0017).
         params = [frames.peek(c) for c in cells]
-        shapes = jax.eval_shape(self._init, params)
-        targets = jax.tree.map(lambda x: _sharding_of(x, placement), shapes)
+        flat, treedef = jax.tree.flatten(jax.eval_shape(self._init, params))
+        if placement.plan is not None and placement.plan.has_rules:
+            # A slot is cut as its variable is.
+            for i, owner in enumerate(find_owners(self._tx, treedef, self._groups)):
+                if owner >= 0:
+                    placement.plan.follow(self._slot_name(i), cells[owner].name)
+        names = map(self._slot_name, range(len(flat)))
+        found = [
+            _sharding_of(x, placement, n) for x, n in zip(flat, names, strict=True)
+        ]
+        targets = jax.tree.unflatten(treedef, found)
         return jax.jit(self._init, out_shardings=targets)(params)
 
     def _make_accumulators(self) -> None:
@@ -561,13 +574,14 @@ class Optimizer:
 
 
 def _sharding_of(
-    x: jax.ShapeDtypeStruct, placement: storage.Placement
+    x: jax.ShapeDtypeStruct, placement: storage.Placement, name: str
 ) -> jax.sharding.Sharding:
     """Returns how a variable of the shape of `x` lies on the devices."""
-    split = partition.choose(placement.topology, placement.split_above, x.shape)
+    plan, topology = placement.plan, placement.topology
+    split = plan.choose(topology, x.shape, name).split if plan else None
     if split is None:
-        return placement.topology.replicated_sharding
-    return partition.sharding(placement.topology, split)
+        return topology.replicated_sharding
+    return partition.sharding(topology, split)
 
 
 def _read(source: frames.StateFrame, cell: storage.Cell) -> jax.Array:

@@ -199,7 +199,7 @@ def convert(variable: KerasVariable) -> None:
 def _may_be_split() -> bool:
     """Return whether the current strategy may split a new variable over devices."""
     placement = ambient.current().placement
-    return placement is not None and placement.split_above is not None
+    return placement is not None and placement.plan is not None
 
 
 def _make(

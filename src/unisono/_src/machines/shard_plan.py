@@ -1,0 +1,266 @@
+"""Decides which variables of a strategy are cut over its devices, and along which axis.
+
+See docs/decisions/0017 and 0036.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import operator
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Literal, NamedTuple, final
+
+from unisono._src.machines.partition import Split
+from unisono._src.machines.topology import AXIS, Topology
+
+_log = logging.getLogger("unisono")
+
+# In elements. A smaller variable is not worth a collective of its own.
+_DEFAULT_THRESHOLD = 1 << 16
+
+Gather = Literal["use", "step"]
+Rules = Mapping[str, int | None]
+
+
+@final
+class Choice(NamedTuple):
+    """How an array is kept, and why.
+
+    Attributes:
+        split: how it is cut; None if it stays whole.
+        reason: the reason, for people.
+    """
+
+    split: Split | None
+    reason: str
+
+    def __str__(self) -> str:
+        if self.split is None:
+            return f"whole: {self.reason}"
+        return f"axis {self.split.axis}, {self.split.parts} parts: {self.reason}"
+
+
+@final
+class ShardPlan:
+    """What a strategy with ``state="sharded"`` says about its variables.
+
+    Args:
+        above: the number of elements from which on a variable is cut.
+        rules: the axis to cut, or None for none, by a regular expression that is
+            searched in the names of variables; the first that is found holds.
+        gather: when a compiled step gathers weights: where it uses them, or before the
+            step.
+    """
+
+    def __init__(
+        self,
+        above: int = _DEFAULT_THRESHOLD,
+        rules: Rules = MappingProxyType({}),
+        gather: Gather = "use",
+    ) -> None:
+        self.above = above
+        self.gather = gather
+        self._rules = {re.compile(p): axis for p, axis in rules.items()}
+        self._unused = set(rules)
+        self._names: list[str] = []
+        self._whole: set[tuple[int, ...]] = set()
+        # Variables that have a rule: shape and axis, by name. Slots of optimizers go
+        # with their variables.
+        self._ruled: dict[str, tuple[tuple[int, ...], int | None]] = {}
+        self._owners: dict[str, str] = {}
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether there are rules for some names."""
+        return bool(self._rules)
+
+    def choose(
+        self, topology: Topology, shape: Sequence[int], name: str | None = None
+    ) -> Choice:
+        """Returns how to keep an array.
+
+        Without a rule the largest axis is cut that can be. Of three axes or more the
+        first one is cut only if no other can be: it may be that of layers in a loop,
+        which gathers them one by one.
+
+        Args:
+            topology: the devices. The logical devices of a replica share its array;
+                where a replica has one device, the replicas share it.
+            shape: the shape of the array.
+            name: the name of its variable, for rules.
+
+        Raises:
+            ValueError: a rule names an axis that is not there or cannot be cut.
+
+        >>> pair = Topology.of(["CPU:0", "CPU:1"])
+        >>> ShardPlan(6).choose(pair, (3, 4)).split
+        Split(axis=1, parts=2, over=('replica',))
+        >>> str(ShardPlan(6).choose(pair, (3, 3)))
+        'whole: 2 devices divide no axis'
+        """
+        if math.prod(shape) < max(self.above, 1):
+            return Choice(None, f"fewer than {self.above:,} elements")
+        over, parts = tuple(topology.logical_axes), topology.num_logical_devices
+        if parts == 1:
+            over, parts = (AXIS,), topology.replicas
+        if parts == 1:
+            return Choice(None, "one device")
+        rule = self._find_rule(name, tuple(shape))
+        if rule is not None:
+            axis = rule[0]
+            if axis is None:
+                return Choice(None, "shard_rules")
+            axis = _check_axis(name, shape, axis, parts)
+            return Choice(Split(axis, parts, over), "shard_rules")
+        fitting = [i for i, size in enumerate(shape) if size % parts == 0]
+        if not fitting:
+            return Choice(None, f"{parts} devices divide no axis")
+        others = [i for i in fitting if i or len(shape) < 3]
+        best = max(others or fitting, key=lambda i: shape[i])
+        reason = "the largest that can be cut" if others else "no other can be cut"
+        return Choice(Split(best, parts, over), reason)
+
+    def note(self, name: str, shape: tuple[int, ...], choice: Choice) -> None:
+        """Notes a variable that is made, and logs if it stays whole though large."""
+        rule = self._find_rule(name, shape)
+        self._names.append(name)
+        for pattern in self._rules:
+            if pattern.search(name):
+                self._unused.discard(pattern.pattern)
+        if rule is not None:
+            self._ruled[name] = (shape, rule[0])
+        is_large = math.prod(shape) >= self.above
+        is_meant = rule is not None or choice.reason == "one device"
+        if choice.split is None and is_large and not is_meant:
+            # Once for all of this shape, such as the slots of its optimizer.
+            if shape in self._whole:
+                return
+            self._whole.add(shape)
+            _log.warning(
+                "The variable %r of shape %s, and others of this shape, are whole on "
+                "every device: %s.",
+                name,
+                shape,
+                choice.reason,
+            )
+
+    def follow(self, slot: str, owner: str) -> None:
+        """Notes that a variable is cut as another one, if both have one shape."""
+        self._owners[slot] = owner
+
+    def check_rules(self) -> None:
+        """Raises if a rule fits no variable that was made.
+
+        Raises:
+            ValueError: there are variables, and a pattern is found in no name.
+        """
+        if self._unused and self._names:
+            pattern = min(self._unused)
+            raise ValueError(
+                f"No variable has a name in which the pattern {pattern!r} of "
+                "shard_rules is found. There are: "
+                f"{', '.join(map(repr, dict.fromkeys(self._names)))}. Correct the "
+                "pattern, or make the variables before the first step."
+            )
+
+    def _find_rule(
+        self, name: str | None, shape: tuple[int, ...]
+    ) -> tuple[int | None] | None:
+        """Returns the axis that a rule gives to a variable, in a tuple; None if none.
+
+        A slot of an optimizer goes with its variable: one that was told of it, or whose
+        name is in its own, as in Keras.
+        """
+        if name is None or not self._rules:
+            return None
+        owner = self._owners.get(name)
+        flat = _flat_name(name)
+        for known, (own_shape, axis) in self._ruled.items():
+            is_owner = known == owner if owner else _flat_name(known) in flat
+            if is_owner and own_shape == shape:
+                return (axis,)
+        for pattern, axis in self._rules.items():
+            if pattern.search(name):
+                return (axis,)
+        return None
+
+
+def make_plan(
+    state: str, above: int | None, rules: Rules | None, gather: str | None
+) -> ShardPlan | None:
+    """Returns what a strategy says about cutting variables; None if none are cut.
+
+    Args:
+        state: ``"mirrored"`` or ``"sharded"``.
+        above: the strategy's `shard_above`, if it was given.
+        rules: its `shard_rules`, likewise.
+        gather: its `gather`, likewise.
+
+    Raises:
+        TypeError: a rule is of another type.
+        ValueError: `state` is unknown, or another argument does not go with it.
+
+    >>> make_plan("sharded", None, None, None).above
+    65536
+    >>> make_plan("mirrored", None, None, None)
+    """
+    if state not in ("mirrored", "sharded"):
+        raise ValueError(f'Expected state "mirrored" or "sharded", received {state!r}.')
+    given = {"shard_above": above, "shard_rules": rules, "gather": gather}
+    if state == "mirrored":
+        for name, value in given.items():
+            if value is not None:
+                raise ValueError(
+                    f"{name}={value!r} is about variables that are split, but with "
+                    'state="mirrored" none is. Pass state="sharded" too, or neither.'
+                )
+        return None
+    if above is not None and above < 1:
+        raise ValueError(f"Expected shard_above >= 1, received {above}.")
+    if gather not in (None, "use", "step"):
+        raise ValueError(f'Expected gather "use" or "step", received {gather!r}.')
+    return ShardPlan(
+        _DEFAULT_THRESHOLD if above is None else above,
+        _check_rules(rules or {}),
+        "step" if gather == "step" else "use",
+    )
+
+
+def _check_rules(rules: Rules) -> dict[str, int | None]:
+    """Returns rules whose patterns and axes have the right types."""
+    found: dict[str, int | None] = {}
+    for pattern, axis in rules.items():
+        try:
+            re.compile(pattern)
+            found[pattern] = None if axis is None else operator.index(axis)
+        except (TypeError, re.error) as error:
+            raise TypeError(
+                "Expected shard_rules of regular expressions for names, each with the "
+                f"number of an axis or None; received {pattern!r}: {axis!r} ({error})."
+            ) from error
+    return found
+
+
+def _check_axis(name: str | None, shape: Sequence[int], axis: int, parts: int) -> int:
+    """Returns the axis of a rule, counted from the first, if it can be cut."""
+    place = axis + len(shape) if axis < 0 else axis
+    if not 0 <= place < len(shape):
+        raise ValueError(
+            f"shard_rules cuts axis {axis} of the variable {name!r}, whose shape is "
+            f"{tuple(shape)}. Name an axis of it, or None to keep it whole."
+        )
+    if shape[place] % parts:
+        raise ValueError(
+            f"shard_rules cuts axis {axis} of the variable {name!r}, whose shape is "
+            f"{tuple(shape)}, into {parts} parts, and {parts} does not divide "
+            f"{shape[place]}. Name another axis, or None to keep it whole."
+        )
+    return place
+
+
+def _flat_name(name: str) -> str:
+    """Returns a name as Keras writes it within the names of slots."""
+    return name.replace("/", "_")

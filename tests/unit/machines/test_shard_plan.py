@@ -1,0 +1,146 @@
+"""Which variables are cut, along which axis, and what a program can say about it."""
+
+import logging
+
+import numpy as np
+import optax
+import pytest
+
+import unisono as tf
+from tests import machine
+from unisono._src.machines import shard_plan
+from unisono._src.machines.partition import Split
+from unisono._src.machines.shard_plan import ShardPlan
+from unisono._src.machines.topology import AXIS, Topology
+
+
+def devices(count):
+    return Topology.of(machine.names(count))
+
+
+def sharded(count, **options):
+    names = machine.names(count)
+    return tf.distribute.MirroredStrategy(
+        names, state="sharded", shard_above=8, **options
+    )
+
+
+def made(strategy, **shapes):
+    with strategy.scope():
+        return [tf.Variable(np.ones(s, np.float32), name=n) for n, s in shapes.items()]
+
+
+def axis_of(variable):
+    split = variable.state_cell.split
+    return split and split.axis
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [
+        ((8,), 0),
+        ((3, 4), 1),
+        ((4, 3), 0),
+        ((4, 8), 1),
+        ((8, 8), 0),
+        # The first of three axes may be that of layers in a loop.
+        ((8, 4, 4), 1),
+        ((8, 4, 6), 2),
+        ((8, 3, 5), 0),
+    ],
+)
+def test_the_largest_axis_that_can_be_cut_is_cut(shape, axis):
+    found = ShardPlan(8).choose(devices(2), shape)
+    assert found.split == Split(axis, 2, (AXIS,))
+    assert str(found).startswith(f"axis {axis}, 2 parts: ")
+
+
+@pytest.mark.parametrize(
+    ("count", "shape", "reason"),
+    [
+        (2, (3, 1), "fewer than 8 elements"),
+        (2, (), "fewer than 8 elements"),
+        (2, (3, 3), "2 devices divide no axis"),
+        (1, (8, 8), "one device"),
+    ],
+)
+def test_what_stays_whole_says_why(count, shape, reason):
+    found = ShardPlan(8).choose(devices(count), shape)
+    assert (found.split, str(found)) == (None, f"whole: {reason}")
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "words"),
+    [
+        (("spread", None, None, None), ValueError, "received 'spread'"),
+        (("mirrored", 4, None, None), ValueError, "none is"),
+        (("mirrored", None, {"w": 1}, None), ValueError, "shard_rules="),
+        (("mirrored", None, None, "step"), ValueError, "gather='step' is about"),
+        (("sharded", 0, None, None), ValueError, "received 0"),
+        (("sharded", None, None, "late"), ValueError, "received 'late'"),
+        (("sharded", None, {"(": 1}, None), TypeError, "regular expressions"),
+        (("sharded", None, {"w": 1.5}, None), TypeError, "'w': 1.5"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(options, kind, words):
+    with pytest.raises(kind, match=words):
+        shard_plan.make_plan(*options)
+
+
+def test_rules_say_what_is_cut_and_slots_follow_their_variables():
+    strategy = sharded(2, shard_rules={"^table$": -1, "keep": None, "": 0})
+    shapes = {"table": (4, 6), "keep/me": (8, 8), "other": (4, 6), "small": (2,)}
+    every = made(strategy, **shapes)
+    assert [axis_of(v) for v in every] == [1, None, 0, None]
+    with strategy.scope():
+        optimizer = tf.optimizers.Optimizer(optax.adam(0.1), every)
+    slots = [v for v in optimizer.variables if len(v.shape)]
+    assert [axis_of(v) for v in slots] == [1, None, 0, None] * 2
+    rows = strategy.describe(every).rows
+    assert [r.cut for r in rows] == [
+        "axis 1, 2 parts: shard_rules",
+        "whole: shard_rules",
+        "axis 0, 2 parts: shard_rules",
+        "whole: fewer than 8 elements",
+    ]
+    assert "axis 1, 2 parts" in str(strategy.describe(every))
+    mirrored = tf.distribute.MirroredStrategy(machine.names(2))
+    assert "cut" not in str(mirrored.describe(made(mirrored, w=(8, 8))))
+
+
+@pytest.mark.parametrize(
+    ("axis", "words"),
+    [(2, "Name an axis of it"), (-3, "Name an axis of it"), (1, "2 does not divide 5")],
+)
+def test_a_rule_that_cannot_be_followed_is_refused(axis, words):
+    with pytest.raises(ValueError, match=f"axis {axis} of the variable 'w'.*{words}"):
+        made(sharded(2, shard_rules={"w": axis}), w=(4, 5))
+
+
+def test_a_rule_without_a_variable_is_refused_with_the_names():
+    strategy = sharded(2, shard_rules={"kernel": 0, "karnel": 1})
+
+    @tf.function
+    def step():
+        strategy.run(lambda: None)
+
+    step()  # There is no variable yet.
+    made(strategy, kernel=(4, 4), bias=(4,))
+    with pytest.raises(ValueError, match=r"'karnel'.*There are: 'kernel', 'bias'"):
+        tf.function(lambda: strategy.run(lambda: None))()
+    with pytest.raises(ValueError, match="karnel"):
+        strategy.describe([])
+    made(strategy, karnel=(4, 4))
+    tf.function(lambda: strategy.run(lambda: None))()
+
+
+def test_what_is_large_and_whole_is_logged_once(caplog):
+    with caplog.at_level(logging.WARNING, "unisono"):
+        strategy = sharded(2, shard_rules={"meant": None})
+        shapes = {"odd": (3, 5), "meant": (3, 7), "small": (3,), "even": (4, 4)}
+        every = made(strategy, **shapes)
+        with strategy.scope():
+            tf.optimizers.Optimizer(optax.adam(0.1), every)
+    (record,) = caplog.records
+    assert "'odd' of shape (3, 5)" in record.getMessage()
+    assert "2 devices divide no axis" in record.getMessage()
