@@ -282,12 +282,12 @@ def _check_exists(device: PhysicalDevice) -> None:
 
 @everyday_name(
     "config.experimental.set_memory_growth",
-    difference="It counts for all GPUs of the process.",
+    difference="The setting applies to all GPUs of the process.",
 )
 def set_memory_growth(device: PhysicalDevice, enable: bool) -> None:
     """Lets JAX take a GPU's memory as it needs it, instead of most of it at once.
 
-    It counts for all GPUs of the process, and only before JAX has started.
+    It applies to all GPUs of the process, and only before JAX has started.
 
     Args:
         device: a GPU of `list_physical_devices`.
