@@ -56,19 +56,6 @@ def test_compile_takes_metrics_from_the_root_of_tensorflow():
     assert made[3]["config"]["name"] == "error"
 
 
-def test_a_step_written_for_tensorflow_is_told_with_what_to_write():
-    class Model(tf.keras.Sequential):
-        def train_step(self, data):
-            return {}
-
-    model = Model([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
-    model.compile("sgd", "mse")
-    x = np.zeros((2, 2), np.float32)
-    with pytest.raises(TypeError, match=r"Model\.train_step takes `data` alone"):
-        model.fit(x, x[:, :1], verbose=0)
-    assert model.predict(x, verbose=0).shape == (2, 1)
-
-
 def test_a_model_tells_the_specs_of_its_inputs_when_they_are_known():
     class Model(tf.keras.Model):
         def __init__(self):

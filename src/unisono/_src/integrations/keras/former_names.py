@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
+import jax
 import keras
 
 from unisono._src.execution import gradient_tape
@@ -19,6 +19,7 @@ from unisono._src.integrations.keras import (
     former_files,
     internals,
     optimizers,
+    replica_steps,
 )
 from unisono._src.integrations.keras.internals import (
     KerasMetric,
@@ -176,33 +177,6 @@ def _save_directory(save: Callable[[str], None], target: str) -> None:
         os.replace(made, target)
 
 
-def _wrap_maker(original: Callable[..., object], step: str) -> Callable[..., object]:
-    """Return a method that compiles a step, and refuses one written for TensorFlow.
-
-    Raises:
-        TypeError: the model's own step takes the data alone.
-    """
-
-    @functools.wraps(original)
-    def make(self: KerasModel, *args: object, **kwargs: object) -> object:
-        try:
-            # Keras on JAX would fail within the trace, with
-            # an error about its own code.
-            inspect.signature(getattr(self, step)).bind(None, None)
-        except TypeError:
-            kind = type(self).__name__
-            raise TypeError(
-                f"{kind}.{step} takes `data` alone, as on TensorFlow. Keras on JAX "
-                f"calls {step}(state, data), a pure function that returns the new "
-                "state, too. To change the loss, override compute_loss(x, y, y_pred). "
-                "For other changes write a loop with unisono.GradientTape in "
-                "strategy.run instead of fit."
-            ) from None
-        return original(self, *args, **kwargs)
-
-    return make
-
-
 def _reset_states(self: KerasMetric) -> None:
     """Resets the metric; this is the old name of `reset_state`."""
     self.reset_state()
@@ -230,6 +204,40 @@ def _save_spec(
     return (tuple(inputs.values()), {}) if inputs else None
 
 
+@final
+class _FormerMetrics:
+    """The metrics that a model was compiled with, under their old name.
+
+    Args:
+        model: the model.
+    """
+
+    def __init__(self, model: KerasModel) -> None:
+        self._model = model
+
+    def update_state(
+        self, y: object, y_pred: object, sample_weight: object = None
+    ) -> None:
+        """Add examples to the metrics, but not to the mean loss."""
+        internals.update_compiled_metrics(self._model, y, y_pred, sample_weight)
+
+
+def _compiled_loss(
+    self: KerasModel,
+    y: object,
+    y_pred: object,
+    sample_weight: object = None,
+    regularization_losses: object = None,
+) -> jax.Array:
+    """Returns the loss that the model was compiled with, and adds it to the mean loss.
+
+    What layers and regularizers add is part of it, whether it is passed or not.
+    """
+    loss = internals.compute_loss(self, None, y, y_pred, sample_weight, training=True)
+    replica_steps.track_loss(self, loss, y_pred)
+    return loss
+
+
 def _get_rate(self: KerasOptimizer) -> object:
     """The learning rate; this is the old name of `learning_rate`."""
     return self.learning_rate
@@ -252,6 +260,8 @@ def install() -> None:
         (optimizer, "minimize", _minimize),
         (optimizer, "lr", property(_get_rate, _set_rate)),
         (keras.Model, "save_spec", _save_spec),
+        (keras.Model, "compiled_metrics", property(_FormerMetrics)),
+        (keras.Model, "compiled_loss", _compiled_loss),
     ]:
         if not hasattr(owner, name):
             setattr(owner, name, value)
@@ -268,10 +278,6 @@ def install() -> None:
         (internals.ops, "cond", optimizers.wrap_cond),
     ]:
         setattr(owner, name, wrap(getattr(owner, name)))
-    for step in ("train_step", "test_step", "predict_step"):
-        maker = f"make_{step.removesuffix('_step')}_function"
-        wrapped = _wrap_maker(getattr(internals.JAXTrainer, maker), step)
-        setattr(internals.JAXTrainer, maker, wrapped)
 
 
 publish("unisono.keras.losses", Reduction)

@@ -46,6 +46,10 @@ NAMES: dict[str, tuple[str, str]] = {
         "JAXTrainer JAXEpochIterator",
         "the loops of models, and the batches and steps of an epoch",
     ),
+    "keras.src.losses.loss": (
+        "reduce_values scale_loss_for_distribution unscale_loss_for_distribution",
+        "replaced where losses ask for the number of replicas",
+    ),
     "keras.src.models.functional": ("Functional", "models with declared inputs"),
     "keras.src.optimizers.base_optimizer": ("BaseOptimizer", "that of all optimizers"),
     "keras.src.random.seed_generator": (
@@ -177,6 +181,9 @@ class KerasOptimizer(Protocol):
     def apply(self, grads: object, trainable_variables: object, /) -> None:
         """Update variables."""
 
+    def scale_loss(self, loss: jax.Array) -> jax.Array:
+        """Return the loss whose gradients `apply` takes."""
+
     def apply_gradients(
         self, grads_and_vars: object, /, *args: object, **kwargs: object
     ) -> object:
@@ -218,6 +225,11 @@ class CompiledMetrics(Protocol):
     _user_metrics: object
     _user_weighted_metrics: object
 
+    def update_state(
+        self, y_true: object, y_pred: object, sample_weight: object = None
+    ) -> None:
+        """Add examples."""
+
 
 class KerasModel(KerasLayer, Protocol):
     """A model."""
@@ -226,18 +238,26 @@ class KerasModel(KerasLayer, Protocol):
     input_dtype: str
     optimizer: KerasOptimizer | None
     metrics: list[KerasMetric]
+    run_eagerly: bool
+    steps_per_execution: int
     stop_training: bool
     train_function: object
     test_function: object
     predict_function: object
     _compile_metrics: CompiledMetrics | None
     _loss_tracker: KerasMetric
+    _call_has_training_arg: bool
     _initial_epoch: int | None
     _jax_state: dict[str, Any] | None
     _jax_state_synced: bool
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         """Compute the outputs."""
+
+    def compute_metrics(
+        self, x: object, y: object, y_pred: object, sample_weight: object
+    ) -> dict[str, Any]:
+        """Update the metrics, and return their results."""
 
     def save(self, filepath: object, *args: object, **kwargs: object) -> None:
         """Save the model."""
@@ -246,6 +266,8 @@ class KerasModel(KerasLayer, Protocol):
         """Store the state of a running loop in the variables."""
 
     def _symbolic_build(self, *, data_batch: object) -> None: ...
+
+    def _compute_loss(self, *args: object, training: bool) -> jax.Array: ...
 
 
 class FunctionalModel(Protocol):
@@ -407,6 +429,32 @@ def pretend_shapes(
 def build(model: KerasModel, batch: object) -> None:
     """Build a model, its optimizer and its metrics for batches like one."""
     model._symbolic_build(data_batch=batch)
+
+
+def call_model(model: KerasModel, x: object, training: bool) -> object:
+    """Return the outputs of a model, which may know of training or not."""
+    is_told = model._call_has_training_arg
+    return model(x, training=training) if is_told else model(x)
+
+
+def compute_loss(
+    model: KerasModel,
+    x: object,
+    y: object,
+    y_pred: object,
+    sample_weight: object,
+    training: bool,
+) -> jax.Array:
+    """Return the loss of a model, whose `compute_loss` may know of training or not."""
+    return model._compute_loss(x, y, y_pred, sample_weight, training=training)
+
+
+def update_compiled_metrics(
+    model: KerasModel, y: object, y_pred: object, sample_weight: object
+) -> None:
+    """Add examples to the metrics that a model was compiled with."""
+    if model._compile_metrics is not None:
+        model._compile_metrics.update_state(y, y_pred, sample_weight)
 
 
 def loss_tracker(model: KerasModel) -> KerasMetric:

@@ -1,9 +1,9 @@
-"""Makes Keras recognize datasets and metrics of unisono, inside scopes and outside.
+"""Makes Keras recognize what programs of unisono give it, inside scopes and outside.
 
-Without a scope nothing of Keras is patched, but `fit` of a `unisono.data.Dataset` works
-there, too. So these two functions are replaced for good, as soon as a program makes the
-first dataset or metric, or enters the first scope. Given nothing of unisono they do
-what they did.
+Without a scope nothing of Keras is patched, but `fit` of a `unisono.data.Dataset`, or
+of a model with steps for replicas, works there, too. So these functions are replaced
+for good, as soon as a program makes the first dataset or metric, or enters the first
+scope. Given nothing of unisono they do what they did.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ import keras
 
 from unisono._src.foundation import ambient
 from unisono._src.integrations import attribute_patches
-from unisono._src.integrations.keras import adoption, inputs, internals
+from unisono._src.integrations.keras import (
+    adoption,
+    inputs,
+    internals,
+    loss_scaling,
+    replica_steps,
+)
 from unisono._src.integrations.keras.internals import KerasMetric, KerasModel
 from unisono._src.training import metrics
 
@@ -92,7 +98,21 @@ def _warn_of_scope(model: KerasModel) -> None:
 
 @functools.cache
 def install() -> None:
-    """Replace the two functions, when it is called first."""
+    """Replace the functions, when it is called first."""
+    trainer, losses = internals.JAXTrainer, internals.loss
+    makers: list[attribute_patches.Patch] = []
+    for step in (
+        replica_steps.train_step,
+        replica_steps.test_step,
+        replica_steps.predict_step,
+    ):
+        name = step.__name__
+        maker = f"make_{name.removesuffix('_step')}_function"
+        wrap_step = functools.partial(replica_steps.wrap_step, step=step)
+        makers += [
+            (trainer, name, wrap_step),
+            (trainer, maker, functools.partial(replica_steps.wrap_maker, name)),
+        ]
     attribute_patches.Patches(
         [
             (
@@ -101,5 +121,12 @@ def install() -> None:
                 inputs.wrap_get_data_adapter,
             ),
             (internals.Trainer, "compile", _wrap_compile),
+            *makers,
+            (trainer, "_get_jax_state", replica_steps.wrap_get_state),
+            (trainer, "_symbolic_build", replica_steps.wrap_build),
+            (trainer, "_aggregate_additional_loss", loss_scaling.wrap_additional),
+            (losses, "reduce_values", loss_scaling.wrap_reduce),
+            (losses, "scale_loss_for_distribution", loss_scaling.wrap_scale),
+            (losses, "unscale_loss_for_distribution", loss_scaling.wrap_unscale),
         ]
     ).__enter__()

@@ -359,6 +359,11 @@ def _record_state(model: KerasModel, step: _Step, is_throttled: bool) -> _Step:
     return run
 
 
+def forget_state(model: KerasModel) -> None:
+    """Forget the state of the latest step: from now on the variables have it."""
+    model.__dict__.pop(_LATEST, None)
+
+
 def _watch_step(step: _Step, topology: Topology) -> _Step:
     """Return a step in which workers watch each other and get all of the outputs.
 
