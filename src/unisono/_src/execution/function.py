@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import operator
-import sys
 import weakref
 from collections.abc import Callable, Sequence
 from typing import (
@@ -30,7 +28,7 @@ from unisono._src.execution import (
     unchanged_arguments,
 )
 from unisono._src.execution.concrete_function import ConcreteFunction
-from unisono._src.foundation import ambient
+from unisono._src.foundation import ambient, public_names
 from unisono._src.machines import forks
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
@@ -248,11 +246,7 @@ class Function(Generic[_P, _R_co]):
     def _apply_signature(self, args: _Args, kwargs: _Kwargs) -> Any:
         """Return the arguments in the order of the parameters, as the specs say."""
         assert self.input_signature is not None
-        bound = signature.bind(self._parameters, args, kwargs, self.input_signature)
-        given = (*bound.args, *bound.kwargs.values())
-        found = signature.apply_specs(given, self.input_signature)
-        count = len(bound.args)
-        return found[:count], dict(zip(bound.kwargs, found[count:], strict=True))
+        return signature.apply(self._parameters, args, kwargs, self.input_signature)
 
     # Taking elements from iterators, and running on the host; see `host_inputs`.
 
@@ -502,9 +496,8 @@ class Function(Generic[_P, _R_co]):
             return concrete_function.as_specs((bound.args, bound.kwargs))  # type: ignore[no-any-return]
         wanted = tuple(self.input_signature)
         if args or kwargs:
-            bound = signature.bind(self._parameters, args, kwargs, wanted)
-            given = (*bound.args, *bound.kwargs.values())
-            signature.apply_specs(concrete_function.placeholders(given, 1), wanted)
+            called, named = concrete_function.placeholders((args, kwargs), 1)
+            signature.apply(self._parameters, called, named, wanted)
         return wanted, {}
 
     def _call_compiled(self, *args: _P.args, **kwargs: _P.kwargs) -> _R_co:
@@ -567,16 +560,9 @@ class Function(Generic[_P, _R_co]):
         A function that its module has under its name is found there again, as Python's
         functions are. Those of the main module are not in other processes.
         """
-        name, module = getattr(self, "__name__", None), sys.modules.get(self.__module__)
-        path = getattr(self, "__qualname__", "")
-        try:
-            is_there = operator.attrgetter(path)(module) is self
-        except AttributeError:
-            is_there = False
-        if is_there and self.__module__ != "__main__":
-            return path
-        limit = self._programs.limit.count
-        return type(self), (self.python_function, self.input_signature, name, limit)
+        name, limit = getattr(self, "__name__", None), self._programs.limit.count
+        made_of = self.python_function, self.input_signature, name, limit
+        return public_names.find_path(self) or (type(self), made_of)
 
     def __repr__(self) -> str:
         name = getattr(self, "__name__", repr(self.python_function))

@@ -317,7 +317,25 @@ def _rebuild_other(tag: str, rest: Any, leaves: Any) -> Any:
     return distributed.Mirrored.of(tree, rest[1])
 
 
-def bind(
+def apply(
+    parameters: inspect.Signature,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    input_signature: Sequence[Any],
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return arguments as arrays, once they match an `input_signature`.
+
+    Raises:
+        TypeError: an argument is missing, is one too many, or does not match.
+    """
+    bound = _bind(parameters, args, kwargs, input_signature)
+    given = (*bound.args, *bound.kwargs.values())
+    found = apply_specs(given, input_signature)
+    count = len(bound.args)
+    return found[:count], dict(zip(bound.kwargs, found[count:], strict=True))
+
+
+def _bind(
     parameters: inspect.Signature,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
@@ -343,9 +361,9 @@ def bind(
         value = bound.arguments[name]
         if value is not default and not _is_equal(value, default):
             raise TypeError(
-                f"The input_signature has no spec for the argument {name!r}, so it must "
-                f"be its default {default!r}, received {value!r}. Add a TensorSpec for "
-                "it, or leave out the input_signature."
+                f"The input_signature has no spec for the argument {name!r}, so it "
+                f"must be its default {default!r}, received {value!r}. Add a "
+                "TensorSpec for it, or leave out the input_signature."
             )
         del bound.arguments[name]
         values -= 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import operator
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,6 +34,24 @@ def publish(module: str, *objects: Any, **renamed: Any) -> None:
     for thing in (*objects, *renamed.values()):
         homes[thing] = thing.__module__
         thing.__module__ = module
+
+
+def find_path(thing: object) -> str | None:
+    """Returns the name under which the module of an object has it, or None.
+
+    None as well for what is in the main module, which is another in other processes.
+
+    >>> find_path(publish)
+    'publish'
+    """
+    home, path = thing.__module__, getattr(thing, "__qualname__", None)
+    if path is None or home == "__main__":
+        return None
+    try:
+        found = operator.attrgetter(path)(sys.modules.get(home))
+    except AttributeError:
+        return None
+    return path if found is thing else None
 
 
 def publish_private(module: str, values: Mapping[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""Writes scalars to TensorBoard's event files, at the names of ``tf.summary``."""
+"""Writes summaries to TensorBoard's event files: scalars, and what others encode."""
 
 from __future__ import annotations
 
@@ -127,6 +127,30 @@ class SummaryWriter:
         target.write(encode_scalar(name, value, step))
         return True
 
+    def write_tensor(
+        self, name: str, tensor: bytes, metadata: bytes, step: int
+    ) -> bool:
+        """Writes an array, such as images or texts.
+
+        Args:
+            name: the summary that it belongs to.
+            tensor: a ``TensorProto`` as bytes, which `io.serialize_tensor` makes.
+            metadata: a ``SummaryMetadata`` as bytes; it names the plugin that shows it.
+            step: the point of training.
+
+        Returns:
+            Whether it was written, as by `write_scalar`.
+
+        >>> create_noop_writer().write_tensor("images", b"", b"", step=1)
+        False
+        """
+        target = self._target
+        if target is None:
+            return False
+        value = {"tag": name, "tensor": tensor, "metadata": metadata}
+        target.write(_event(step=step, summary={"value": [value]}))
+        return True
+
     def flush(self) -> None:
         """Writes the waiting summaries to the file.
 
@@ -248,17 +272,47 @@ def scalar(
     writer = _current.writer
     if writer is None or not should_record_summaries():
         return False
+    at = _find_step(step)
+    return writer.write_scalar(name, _number(name, data), at)
+
+
+def write_encoded(
+    name: str,
+    data: object,
+    step: Step | None,
+    encode: Callable[[np.ndarray], tuple[bytes, bytes]],
+) -> bool:
+    """Writes an array to this thread's default writer, as `scalar` does a number.
+
+    Args:
+        name: the name of the summary.
+        data: an array, or what else `scalar` takes.
+        step: the point of training, or None for the default.
+        encode: makes the tensor and the metadata of `SummaryWriter.write_tensor` of it.
+
+    Returns:
+        Whether it was written.
+    """
+    writer = _current.writer
+    if writer is None or not should_record_summaries():
+        return False
+    at = _find_step(step)
+    return writer.write_tensor(name, *encode(_value(name, data)), at)
+
+
+def _find_step(step: Step | None) -> int:
+    """Returns the given step, or the default one."""
     step = _current.step if step is None else step
     if step is None:
         raise ValueError(
             "No step set. Please specify one either through the `step` argument or "
             "through unisono.summary.experimental.set_step()."
         )
-    return writer.write_scalar(name, _number(name, data), int(_read(step)))
+    return int(_read(step))
 
 
-def _number(name: str, data: object) -> float:
-    """Returns the value of a summary, or raises if it is not one number."""
+def _value(name: str, data: object) -> np.ndarray:
+    """Returns the value of a summary, or raises if there is not one."""
     if function.is_compiling() or jax_tapes.is_traced(data):
         raise RuntimeError(
             f"The summary {name!r} was written while a function was being compiled, "
@@ -268,9 +322,14 @@ def _number(name: str, data: object) -> float:
     if isinstance(data, PerReplica):
         raise ValueError(
             f"The summary {name!r} has a value on each replica. Reduce it to one "
-            'number first: strategy.reduce("MEAN", value, axis=None).'
+            'first: strategy.reduce("MEAN", value, axis=None).'
         )
-    value = _read(data)
+    return _read(data)
+
+
+def _number(name: str, data: object) -> float:
+    """Returns the value of a summary, or raises if it is not one number."""
+    value = _value(name, data)
     if value.size != 1:
         raise ValueError(
             f"The summary {name!r} is not a scalar: it has shape {value.shape}. Reduce "
@@ -409,12 +468,14 @@ def set_step(step: Step | None) -> None:
 
 @functools.cache
 def _message() -> Any:
-    """Returns the class of events, with the fields that scalars need."""
+    """Returns the class of events, with the fields that summaries need."""
     return messages.make_classes(
         Event="optional double wall_time = 1; optional int64 step = 2;"
         "optional string file_version = 3; optional Summary summary = 5",
         Summary="repeated Value value = 1",
-        Value="optional string tag = 1; optional float simple_value = 2",
+        # The last two are messages, which have the form of bytes.
+        Value="optional string tag = 1; optional float simple_value = 2;"
+        "optional bytes tensor = 8; optional bytes metadata = 9",
     )["Event"]
 
 

@@ -17,6 +17,9 @@ if _typing.TYPE_CHECKING:
         PreemptionCheckpointHandler as PreemptionCheckpointHandler,
         TerminationConfig as TerminationConfig,
     )
+    from unisono._src.saving.preemption_watcher import (
+        PreemptionWatcher as PreemptionWatcher,
+    )
     from unisono._src.strategies import multi_worker as _multi_worker, tpu as _tpu
     from unisono.distribute import (
         CentralStorageStrategy as CentralStorageStrategy,

@@ -46,6 +46,8 @@ _IMAGES = (
 )
 _V1 = "Write the name of TensorFlow 2 for it; there are no sessions, graphs or feeds."
 _KERAS = "Install Keras with pip install 'unisono[keras]'."
+_GPU = 'Use bool(unisono.config.list_physical_devices("GPU")).'
+_TRACE = "Use unisono.profiler.experimental.start and stop."
 _SPEECH = "Use jax.numpy.fft, jax.scipy.signal or keras.ops.stft."
 _SERVICE = "Use grain for input workers, or Dataset.shard and Dataset.interleave."
 
@@ -77,14 +79,55 @@ ROWS = tuple(
         ("autograph.experimental", "turning Python into graphs", "Leave it out."),
         ("batch_to_space", "images", "Use reshape and transpose."),
         ("bitwise", "bits", "Use jax.numpy.bitwise_and and its like."),
-        ("compat", "older programs", "Use Python 3's str and bytes."),
+        ("compat", "older programs", "Use Python 3's str, bytes and numbers."),
         ("compat.v1", "programs of TensorFlow 1", _V1),
         ("config", "devices and settings", "Use unisono.config or jax.config.update."),
         ("config.optimizer", "the compiler", "Leave it out: XLA compiles everything."),
+        (
+            "config.experimental.get_memory_usage",
+            "devices and settings",
+            "Use unisono.config.experimental.get_memory_info.",
+        ),
+        (
+            "config.experimental.set_synchronous_execution",
+            "devices and settings",
+            "Leave it out: reading a result waits for it.",
+        ),
+        (
+            "config.experimental.get_synchronous_execution",
+            "devices and settings",
+            "Leave it out: reading a result waits for it.",
+        ),
         ("config.threading", "threads", "Set XLA_FLAGS or OMP_NUM_THREADS."),
         ("contrib", "programs of TensorFlow 1", _V1),
         ("data", "input", "Use the methods of unisono.data.Dataset."),
         ("data.experimental", "input", "Use the methods of unisono.data.Dataset."),
+        (
+            "data.experimental.enable_debug_mode",
+            "input",
+            "Leave it out: functions of datasets run in Python, where debuggers stop.",
+        ),
+        (
+            "data.experimental.from_list",
+            "input",
+            "Use unisono.data.Dataset.from_tensor_slices.",
+        ),
+        (
+            "data.experimental.get_structure",
+            "input",
+            "Use the attribute element_spec of the dataset.",
+        ),
+        (
+            "data.experimental.make_batched_features_dataset",
+            "records",
+            "Use unisono.data.TFRecordDataset, batch, and map with "
+            "unisono.io.parse_example.",
+        ),
+        (
+            "data.experimental.parse_example_dataset",
+            "records",
+            "Use dataset.map with unisono.io.parse_example.",
+        ),
         (
             "data.experimental.map_and_batch",
             "input",
@@ -127,15 +170,33 @@ ROWS = tuple(
             "finding what is not a number",
             'Use jax.config.update("jax_debug_nans", True).',
         ),
+        (
+            "debugging.disable_check_numerics",
+            "finding what is not a number",
+            'Use jax.config.update("jax_debug_nans", False).',
+        ),
+        (
+            "debugging.disable_traceback_filtering",
+            "whole tracebacks",
+            'Use jax.config.update("jax_traceback_filtering", "off").',
+        ),
+        (
+            "debugging.enable_traceback_filtering",
+            "short tracebacks",
+            'Use jax.config.update("jax_traceback_filtering", "auto").',
+        ),
+        (
+            "debugging.is_traceback_filtering_enabled",
+            "short tracebacks",
+            'Use jax.config.jax_traceback_filtering != "off".',
+        ),
         ("debugging.experimental", "dumps", "Use jax.profiler or jax.debug.print."),
         ("distribute", "distribution", "Use a strategy of unisono.distribute."),
-        (
-            "distribute.experimental.PreemptionWatcher",
-            "preemption",
-            "Use unisono.distribute.experimental.PreemptionCheckpointHandler.",
-        ),
         ("distribute.experimental.rpc", "remote calls", "Use Python's xmlrpc or grpc."),
         ("dtypes", "types of numbers", "Use unisono's types, or numpy.dtype."),
+        ("dtypes.cast", "types of numbers", "Use unisono.cast."),
+        ("dtypes.complex", "types of numbers", "Use unisono.complex."),
+        ("dtypes.saturate_cast", "types of numbers", "Use unisono.saturate_cast."),
         ("edit_distance", "text", "Compute it in Python on the host."),
         ("errors", "errors", "Catch Python's exceptions, or those of unisono.errors."),
         (
@@ -221,6 +282,11 @@ ROWS = tuple(
         ),
         ("no_gradient", "gradients", "Use jax.lax.stop_gradient."),
         ("optimizers", "optimizers", "Use unisono.keras.optimizers or optax."),
+        ("guarantee_const", "tensors", "Leave it out: it returns its argument."),
+        ("identity_n", "tensors", "Use [unisono.identity(x) for x in inputs]."),
+        ("shape_n", "tensors", "Use [unisono.shape(x) for x in inputs]."),
+        ("tuple", "tensors", "Leave it out: statements run in their order."),
+        ("type_spec_from_value", "types", "Use unisono.TensorSpec(x.shape, x.dtype)."),
         ("parallel_stack", "arrays", "Use jax.numpy.stack."),
         ("profiler", "profiles", "Use unisono.profiler.experimental or jax.profiler."),
         ("quantization", "quantized numbers", "Use qwix, aqt or keras' quantize."),
@@ -251,18 +317,23 @@ ROWS = tuple(
             "text",
             "Use the methods of Python's strings, or re, in Dataset.map.",
         ),
-        ("summary", "TensorBoard", "Use unisono.summary.scalar."),
         (
-            "summary.image",
+            "summary",
             "TensorBoard",
-            "Use tensorboardX's SummaryWriter, which writes images without TensorFlow.",
+            "Use unisono.summary.scalar, image, histogram, text or audio.",
         ),
-        ("summary.histogram", "TensorBoard", "Use tensorboardX's SummaryWriter."),
-        ("summary.text", "TensorBoard", "Use tensorboardX's SummaryWriter."),
-        ("summary.trace_on", "TensorBoard", "Use unisono.profiler.experimental.start."),
+        ("summary.trace_export", "TensorBoard", _TRACE),
+        ("summary.trace_off", "TensorBoard", _TRACE),
+        ("summary.trace_on", "TensorBoard", _TRACE),
         ("summary.graph", "TensorBoard", _GRAPHS),
         ("sysconfig", "building kernels", "Use jax.ffi."),
         ("test", "tests", "Use pytest and numpy.testing.assert_allclose."),
+        ("test.TestCase", "tests", "Use unittest.TestCase and numpy.testing."),
+        ("test.main", "tests", "Use unittest.main() or pytest."),
+        ("test.gpu_device_name", "tests", 'Use "/GPU:0".'),
+        ("test.is_built_with_cuda", "tests", _GPU),
+        ("test.is_built_with_gpu_support", "tests", _GPU),
+        ("test.is_gpu_available", "tests", _GPU),
         ("timestamp", "time", "Use time.time() outside compiled functions."),
         ("tpu", "TPUs", "Use unisono.distribute.TPUStrategy."),
         (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import importlib
 
 from unisono._src.foundation.tensorflow_names import families, listing
 
@@ -55,6 +55,7 @@ def advise(path: str) -> str:
         return row.instead
     above, _, name = path.rpartition(".")
     for module in _JAX.get(above, ()):
-        if hasattr(sys.modules.get(module), name):
+        # Some of them are loaded for this question alone.
+        if hasattr(importlib.import_module(module), name):
             return f"Use {module}.{name}."
     return row.instead
