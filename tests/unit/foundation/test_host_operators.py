@@ -140,3 +140,13 @@ def test_numbers_of_elements_keep_tensorflows_types():
     assert set(seen) == {("HostArray", np.dtype("float64"), np.dtype("float32"))}
     for label in tf.data.Dataset.range(1, 2):
         assert (label / 2).numpy() == 0.5 and (label + (2**63 - 1)).numpy() == -(2**63)
+
+
+def test_texts_are_joined_and_keep_zeros_at_their_end():
+    def function(x):
+        one = tf.constant("a")
+        return one + "b" + "\0", tf.constant(["p", "q"]) + x, tf.add(x, "r")
+
+    one, many, named = next(iter(tf.data.Dataset.from_tensors("x").map(function)))
+    assert (one.numpy(), named.numpy()) == (b"ab\0", b"xr")
+    assert many.tolist() == [b"px", b"qx"]

@@ -133,19 +133,18 @@ def test_an_element_of_a_dataset_is_parsed_outside_of_it():
     assert uni.io.decode_raw(both[:1], uni.uint8).tolist() == [list(ex(x=[1]))]
 
 
-def test_text_is_bytes_in_the_function_of_a_dataset():
-    kinds = []
+def test_a_text_equals_a_str_in_the_function_of_a_dataset():
+    wanted = {"x": uni.io.FixedLenFeature([], uni.string)}
 
     def parse(record):
-        found = uni.io.parse_single_example(
-            record, {"x": uni.io.FixedLenFeature([], uni.string)}
-        )
-        kinds.append(type(found["x"]))
-        return found
+        found = uni.io.parse_single_example(record, wanted)["x"]
+        again = uni.io.parse_tensor(uni.io.serialize_tensor(found), uni.string)
+        return found, found == "cat", again != "cat", found + ".jpg"
 
-    dataset = uni.data.Dataset.from_tensor_slices([ex(x=[b"a"])]).map(parse)
-    assert next(iter(dataset))["x"].numpy() == b"a"
-    assert set(kinds) == {bytes}
+    dataset = uni.data.Dataset.from_tensors(ex(x=[b"cat"])).map(parse)
+    text, is_cat, is_other, name = next(iter(dataset))
+    assert (text.numpy(), name.numpy()) == (b"cat", b"cat.jpg")
+    assert is_cat and not is_other
 
 
 @pytest.mark.parametrize(
