@@ -262,3 +262,11 @@ def test_a_feature_that_is_made_for_every_record_keeps_its_own_default():
     )
     with pytest.raises(TypeError, match=r"default_value 1\.0"):
         uni.io.FixedLenFeature([], uni.int64, 1.0)
+
+
+def test_features_without_values_make_batches_without_values():
+    wanted = {"x": uni.io.FixedLenFeature([2, 0], uni.int64)}
+    nothing = uni.train.Feature(int64_list=uni.train.Int64List())
+    features = uni.train.Features(feature={"x": nothing})
+    record = uni.train.Example(features=features).SerializeToString()
+    assert uni.io.parse_example([record, record], wanted)["x"].shape == (2, 2, 0)
