@@ -140,3 +140,34 @@ def test_numbers_of_elements_keep_tensorflows_types():
     assert set(seen) == {("HostArray", np.dtype("float64"), np.dtype("float32"))}
     for label in tf.data.Dataset.range(1, 2):
         assert (label / 2).numpy() == 0.5 and (label + (2**63 - 1)).numpy() == -(2**63)
+
+
+def test_texts_are_joined_and_keep_zeros_at_their_end():
+    def function(x):
+        one = tf.constant("a")
+        return one + "b" + "\0", tf.constant(["p", "q"]) + x, tf.add(x, "r")
+
+    one, many, named = next(iter(tf.data.Dataset.from_tensors("x").map(function)))
+    assert (one.numpy(), named.numpy()) == (b"ab\0", b"xr")
+    assert many.tolist() == [b"px", b"qx"]
+
+
+def test_numbers_that_jax_cannot_hold_are_refused_beside_its_arrays():
+    there = jnp.asarray(5)
+    large = tf.data.Dataset.from_tensors(2**40)
+    for function in (lambda x: x + there, lambda x: x < there, lambda x: x == there):
+        with pytest.raises(OverflowError, match=str(2**40)):
+            next(iter(large.map(function)))
+    small = tf.data.Dataset.from_tensors(2)
+    assert next(iter(small.map(lambda x: x + there))) == 7
+
+
+def test_a_number_of_more_than_64_bits_is_told():
+    with pytest.raises(OverflowError, match="add takes numbers of at most 64 bits"):
+        next(iter(tf.data.Dataset.from_tensors(1).map(lambda x: x + 2**64)))
+
+
+def test_a_product_of_matrices_keeps_bfloat16():
+    matrix = np.eye(2).astype(tf.bfloat16)
+    found = next(iter(tf.data.Dataset.from_tensors(matrix).map(lambda x: x @ x)))
+    assert found.dtype == tf.bfloat16 and found.tolist() == matrix.tolist()

@@ -169,3 +169,20 @@ def test_compiled_branches_and_loops_keep_shapes_and_types():
         )(jnp.asarray(1))
     with pytest.raises(unisono.errors.InvalidArgumentError, match="no default"):
         unisono.function(lambda x: unisono.case([(x > 5, lambda: 1)]))(jnp.asarray(1))
+
+
+def test_choices_and_loops_in_functions_of_datasets_keep_64_bits_and_text():
+    def function(x):
+        def grow(i, number, text):
+            return i + 1, number * 2, text + "a"
+
+        return (
+            unisono.case([(x > 5, lambda: x + 1)], default=lambda: x),
+            unisono.while_loop(
+                lambda i, *_: i < 3, grow, (0, x, unisono.constant("b"))
+            ),
+        )
+
+    chosen, looped = next(iter(unisono.data.Dataset.from_tensors(2**40).map(function)))
+    assert chosen == 2**40 + 1
+    assert [x.numpy() for x in looped] == [3, 2**43, b"baaa"]

@@ -72,7 +72,10 @@ class HostArray(np.ndarray):
 
 
 def to_host_array(x: Any) -> Any:
-    """Returns an array or number of NumPy's as a `HostArray`."""
+    """Returns an array or number of NumPy's as a `HostArray`, and one text as such."""
+    if type(x) is bytes:
+        # An array of NumPy's own type of bytes would lose zeros at their end.
+        return HostText(x)
     return (x if type(x) is np.ndarray else np.asarray(x)).view(HostArray)
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, final
 
+import jax
 import numpy as np
 
-from unisono._src.foundation import errors, host_types
+from unisono._src.foundation import errors, host_types, wide_numbers
 
 _Compute = Callable[..., Any]
 _Method = Callable[..., Any]
@@ -75,7 +76,8 @@ def _matmul(x: Any, y: Any) -> Any:
             "The operator @ takes matrices, or stacks of them; received the shapes "
             f"{list(np.shape(x))} and {list(np.shape(y))}."
         )
-    return np.matmul(x, y)
+    # NumPy multiplies bfloat16 as float32.
+    return np.matmul(x, y).astype(x.dtype, copy=False)
 
 
 _BINARY = {
@@ -142,7 +144,7 @@ def _binary_method(row: _Row, name: str, present: Callable[[Any], Any]) -> _Meth
         elif is_value(other):
             y = _fit(row.name, self, other)
         else:
-            return numpys(self, other)
+            return _leave_to_other(numpys, self, other)
         compute = _choose(row, x.dtype)
         try:
             return present(compute(y, x) if is_reflected else compute(x, y))
@@ -163,7 +165,7 @@ def _equality_method(told: str, name: str, present: Callable[[Any], Any]) -> _Me
         if not is_value(other) or (
             isinstance(other, (str, bytes)) and self.dtype.kind != "O"
         ):
-            return numpys(self, other)
+            return _leave_to_other(numpys, self, other)
         y = other
         # The numbers of plain arrays are compared as they are, not rounded first.
         if host_types.is_tensor(y) or not isinstance(y, (np.ndarray, np.generic)):
@@ -175,6 +177,17 @@ def _equality_method(told: str, name: str, present: Callable[[Any], Any]) -> _Me
         return present(found)
 
     return compare
+
+
+def _leave_to_other(numpys: _Method, x: np.ndarray, other: object) -> Any:
+    """Returns what the other operand computes, once JAX is known to keep the numbers.
+
+    Raises:
+        OverflowError: the other operand is an array of JAX, which has 32 bits.
+    """
+    if isinstance(other, jax.Array):
+        wide_numbers.check(x.view(np.ndarray))
+    return numpys(x, other)
 
 
 def _unary_method(row: _Row, present: Callable[[Any], Any]) -> _Method:
@@ -232,7 +245,10 @@ def _fit(name: str, x: np.ndarray, y: object) -> np.ndarray:
         # As in TensorFlow, an integer keeps the bits that the type has.
         found = np.asarray(y)
         if found.dtype.kind != "i":
-            raise
+            raise OverflowError(
+                f"{name} takes numbers of at most 64 bits, received {y!r} beside an "
+                f"array of type {x.dtype.name}."
+            ) from None
         found = found.astype(x.dtype)
     return found.view(np.ndarray)
 

@@ -122,7 +122,8 @@ def _fit(name: str, x: Any, dtype: np.dtype) -> np.ndarray:
         is_kept = is_tensor(x)
     found: Any = getattr(x, "dtype", None)
     if found == dtype:
-        return np.asanyarray(x)
+        # NumPy takes a class of `bytes` for a number.
+        return to_text(x) if isinstance(x, bytes) else np.asanyarray(x)
     if is_kept:
         raise errors.InvalidArgumentError(
             f"{name} takes arrays of one type, received {_name(dtype)} and "

@@ -60,12 +60,13 @@ __all__ = [
 
 @array_function("add", "math.add")
 def add(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns the sum of two arrays.
+    """Returns the sum of two arrays; on the host also texts joined two by two.
 
     >>> add([1, 2], 3).tolist()
     [4, 5]
     """
-    return elementwise.apply_binary("add", jnp.add, x, y)
+    allowed = kinds.NUMBERS + kinds.TEXT
+    return elementwise.apply_binary("add", jnp.add, x, y, allowed)
 
 
 @array_function("subtract", "math.subtract")

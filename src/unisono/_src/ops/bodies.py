@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from unisono._src.foundation import ambient, nest
-from unisono._src.ops import tensors
+from unisono._src.ops.host import eager_values
 from unisono._src.state import branch_frame, frames
 from unisono._src.state.storage import Cell
 from unisono._src.values import jax_tapes, jax_traces
@@ -140,7 +140,9 @@ def unflatten(marks: Any, arrays: Sequence[Any]) -> Any:
 
 def strong_array(x: Any) -> jax.Array:
     """Returns a value as an array whose type does not follow other operands."""
-    array = tensors.tensor(x)
+    array = eager_values.tensor(x)
+    if not isinstance(array, jax.Array):
+        return array
     # A Python number would make a weak type, which the first addition in the body may
     # change; JAX's loops refuse a value whose type changes.
     found: jax.Array = jax.lax.convert_element_type(array, array.dtype)

@@ -17,6 +17,7 @@ from unisono._src.execution import program_checks
 from unisono._src.foundation import ambient, errors, nest
 from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.ops import bodies, tensors
+from unisono._src.ops.host import eager_values
 from unisono._src.ops.tensors import TensorLike
 from unisono._src.state import frames
 
@@ -140,7 +141,7 @@ def case(
     given = pred_fn_pairs.items() if isinstance(pred_fn_pairs, Mapping) else None
     pairs = list(pred_fn_pairs if given is None else given)
     for pred, fn in pairs:
-        if not tensors.is_array(pred):
+        if not eager_values.is_tensor(pred):
             raise TypeError(f"pred must be a Tensor, got: {pred}")
         _check_callable(fn)
     if default is not None:
@@ -337,7 +338,7 @@ def _loop_eagerly(cond: Any, step: Any, values: Any, most: Any) -> Any:
 
 
 def _finish(x: Any) -> Any:
-    return x if isinstance(x, bodies.LoopCarried) else tensors.tensor(x)
+    return x if isinstance(x, bodies.LoopCarried) else eager_values.tensor(x)
 
 
 def _loop_traced(

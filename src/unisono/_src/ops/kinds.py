@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src.foundation import errors
+from unisono._src.foundation import dtypes, errors
 
 # An element type, as NumPy, Python or a name tell it.
 ElementType: TypeAlias = str | type | np.dtype
@@ -22,6 +22,7 @@ _NAMES = {
     "i": "integers",
     "f": "floats",
     "c": "complex numbers",
+    "o": "text",
 }
 
 ALL = "bifc"
@@ -32,11 +33,12 @@ FLOAT = "f"
 INEXACT = "fc"
 BOOL = "b"
 INTEGER = "i"
+TEXT = "o"
 
 
 @functools.cache
 def kind(dtype: ElementType) -> str:
-    """Returns the letter of an element type; "" for random keys and strings.
+    """Returns the letter of an element type; "" for random keys.
 
     >>> kind(jnp.dtype("int32")), kind(jnp.dtype("float32"))
     ('i', 'f')
@@ -44,7 +46,7 @@ def kind(dtype: ElementType) -> str:
     for letter, cls in zip(_KINDS, _CLASSES, strict=True):
         if jnp.issubdtype(dtype, cls):
             return letter
-    return ""
+    return TEXT if dtype == dtypes.string else ""
 
 
 def can_hold(wanted: ElementType, given: ElementType) -> bool:

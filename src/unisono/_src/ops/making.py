@@ -175,6 +175,12 @@ def saturate_cast(
         low, high = max(limits.min, int(own.min)), min(limits.max, int(own.max))
         # A float may not be able to hold the limit; XLA's conversion then keeps to it.
         found = jnp.clip(found, low, high)
+    elif kinds.kind(wanted) == "f" and kinds.kind(found.dtype) in "if":
+        most = (int if kinds.kind(found.dtype) == "i" else float)(
+            kinds.limits(wanted).max
+        )
+        if kinds.limits(found.dtype).max > most:
+            found = jnp.clip(found, -most, most)
     return found.astype(wanted)
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.execution.specs import TensorSpec
 from unisono._src.foundation import errors, nest
 from unisono._src.foundation.tensorflow_names.everyday import everyday_name
-from unisono._src.ops import bodies, structures, tensors
+from unisono._src.ops import bodies, shaping, structures, tensors
+from unisono._src.ops.host import eager_values
 
 __all__ = ["foldl", "foldr", "map_fn", "scan", "vectorized_map"]
 
@@ -99,12 +99,16 @@ def _stack(given: list[Any]) -> Any:
         structures.assert_same_structure(given[0], one, check_types=False)
     try:
         stacked = [
-            None if parts[0] is None else jnp.stack(list(map(tensors.tensor, parts)))
+            None if parts[0] is None else shaping.stack(_to_tensors(parts))
             for parts in zip(*columns, strict=True)
         ]
     except ValueError as error:
         raise ValueError(f"Incompatible shape for value: {error}") from error
     return _rebuild(given[0], stacked)
+
+
+def _to_tensors(parts: Sequence[Any]) -> list[Any]:
+    return [eager_values.tensor(x) for x in parts]
 
 
 @everyday_name("map_fn")
@@ -138,7 +142,7 @@ def map_fn(
         ValueError: an array has no rows or another number of them, or the structure of
             the results is another one.
 
-    >>> map_fn(lambda x: x * x, jnp.asarray([1, 2, 3])).tolist()
+    >>> map_fn(lambda x: x * x, np.array([1, 2, 3])).tolist()
     [1, 4, 9]
     """
     _check_callable(fn)
@@ -152,9 +156,13 @@ def map_fn(
     _, out = _run(step, (), elems, "map_fn")
     if out is None and bodies.arrays(elems)[0].shape[0] == 0:
         like = elems if wanted is None else wanted
-        out = nest.map_structure(lambda x: jnp.zeros((0,), _type_of(x)), like)
+        out = nest.map_structure(_no_rows, like)
     found: _R = out
     return found
+
+
+def _no_rows(like: Any) -> Any:
+    return eager_values.tensor(np.zeros(0, _type_of(like)))
 
 
 def _check_callable(fn: Callable[..., object]) -> None:
@@ -164,10 +172,10 @@ def _check_callable(fn: Callable[..., object]) -> None:
 
 def _type_of(x: Any) -> Any:
     if isinstance(x, TensorSpec) or tensors.is_array(x):
-        return jax.dtypes.canonicalize_dtype(x.dtype)
-    if isinstance(x, (np.ndarray, np.generic, int, float, list, tuple)):
-        return tensors.tensor(x).dtype
-    return jax.dtypes.canonicalize_dtype(x)
+        return np.dtype(x.dtype)
+    if isinstance(x, (np.ndarray, np.generic, int, float, bytes, list, tuple)):
+        return eager_values.tensor(x).dtype
+    return np.dtype(x)
 
 
 def _check_results(made: Any, like: Any) -> None:
@@ -177,10 +185,12 @@ def _check_results(made: Any, like: Any) -> None:
     for wanted, found in pairs:
         if wanted is None:
             continue
-        kind = tensors.tensor(found).dtype
-        if kind != _type_of(wanted):
+        array, expected = eager_values.tensor(found), _type_of(wanted)
+        if isinstance(array, jax.Array) and expected.kind != "O":
+            expected = jax.dtypes.canonicalize_dtype(expected)
+        if array.dtype != expected:
             raise errors.InvalidArgumentError(
-                f"map_fn got a result of type {kind}, and expected {_type_of(wanted)}. "
+                f"map_fn got a result of type {array.dtype}, and expected {expected}. "
                 "Write the types of results as fn_output_signature."
             )
 
@@ -216,7 +226,7 @@ def scan(
         ValueError: an array has no rows or another number of them, or the value changes
             its structure, shape or type.
 
-    >>> scan(lambda total, x: total + x, jnp.asarray([1, 2, 3])).tolist()
+    >>> scan(lambda total, x: total + x, np.array([1, 2, 3])).tolist()
     [1, 3, 6]
     """
     _check_callable(fn)
@@ -234,7 +244,7 @@ def scan(
 
     def join(one: Any, others: Any) -> Any:
         parts = [others, one[None]] if reverse else [one[None], others]
-        return jnp.concatenate(parts)
+        return shaping.concat(parts, 0)
 
     if out is None:
         # There was one row, which is the only result.
@@ -289,7 +299,7 @@ def foldl(
         swap_memory: accepted for TensorFlow's sake.
         name: accepted for TensorFlow's sake.
 
-    >>> int(foldl(lambda total, x: 2 * total + x, jnp.asarray([1, 2, 3])))
+    >>> int(foldl(lambda total, x: 2 * total + x, np.array([1, 2, 3])))
     11
     """
     found: _A = _fold(fn, elems, initializer, "foldl", False)
@@ -308,7 +318,7 @@ def foldr(
 ) -> _A:
     """Returns the same as `foldl`, for the rows from the last to the first.
 
-    >>> int(foldr(lambda total, x: 2 * total + x, jnp.asarray([1, 2, 3])))
+    >>> int(foldr(lambda total, x: 2 * total + x, np.array([1, 2, 3])))
     17
     """
     found: _A = _fold(fn, elems, initializer, "foldr", True)
@@ -333,11 +343,16 @@ def vectorized_map(
     Raises:
         ValueError: an array has no rows, or another number of them.
 
-    >>> vectorized_map(lambda x: x.sum(), jnp.asarray([[1, 2], [3, 4]])).tolist()
+    >>> vectorized_map(lambda x: x.sum(), np.array([[1, 2], [3, 4]])).tolist()
     [3, 7]
     """
     _check_callable(fn)
     rows, _ = _rows(elems, "vectorized_map")
+
+    if not any(isinstance(x, jax.Array) for x in rows):
+        # On the host a loop is faster than what JAX would make of the rows.
+        looped: _R = _run(lambda _, row: ((), fn(row)), (), elems, "vectorized_map")[1]
+        return looped
 
     def flat_fn(*flat: Any) -> Any:
         return nest.map_structure(tensors.tensor, fn(_rebuild(elems, flat)))

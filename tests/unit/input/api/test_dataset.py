@@ -172,3 +172,13 @@ def test_a_dict_is_not_reduced_along_an_axis():
     with pytest.raises(TypeError, match=r"one array, received a dict of \['a', 'b'\]"):
         strategy.reduce("SUM", found, axis=0)
     assert strategy.reduce("SUM", found, axis=None)["a"].tolist() == [0, 2]
+
+
+def test_names_in_the_function_of_reduce_compute_on_the_host():
+    dataset = uni.data.Dataset.range(3)
+    total = dataset.reduce(
+        np.float64(0), lambda state, x: state + uni.cast(x, uni.float64) / 3
+    )
+    assert total.dtype == np.float64 and float(total) == 0 + 1 / 3 + 2 / 3
+    text = dataset.reduce("", lambda state, x: state + uni.strings.as_string(x))
+    assert text.numpy() == b"012"

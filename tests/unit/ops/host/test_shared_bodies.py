@@ -168,3 +168,12 @@ def test_the_host_has_all_that_bodies_use_of_tensors():
     used = set(re.findall(r"\btensors\.(\w+)\(", "".join(shared + helpers)))
     assert "to_one_type" in used
     assert not {name for name in used if not hasattr(working_arrays, name)}
+
+
+def test_a_saturated_cast_keeps_within_the_limits_of_floats():
+    def function(x):
+        return tf.saturate_cast(x, tf.float16)
+
+    assert run(function, np.array([2**40, -3])).tolist() == [65504.0, -3.0]
+    assert run(function, np.array([1e10, -np.inf])).tolist() == [65504.0, -65504.0]
+    assert tf.saturate_cast(jnp.array([1e10, 1.5]), tf.float16).tolist() == [65504, 1.5]

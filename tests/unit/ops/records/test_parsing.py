@@ -133,19 +133,18 @@ def test_an_element_of_a_dataset_is_parsed_outside_of_it():
     assert uni.io.decode_raw(both[:1], uni.uint8).tolist() == [list(ex(x=[1]))]
 
 
-def test_text_is_bytes_in_the_function_of_a_dataset():
-    kinds = []
+def test_a_text_equals_a_str_in_the_function_of_a_dataset():
+    wanted = {"x": uni.io.FixedLenFeature([], uni.string)}
 
     def parse(record):
-        found = uni.io.parse_single_example(
-            record, {"x": uni.io.FixedLenFeature([], uni.string)}
-        )
-        kinds.append(type(found["x"]))
-        return found
+        found = uni.io.parse_single_example(record, wanted)["x"]
+        again = uni.io.parse_tensor(uni.io.serialize_tensor(found), uni.string)
+        return found, found == "cat", again != "cat", found + ".jpg"
 
-    dataset = uni.data.Dataset.from_tensor_slices([ex(x=[b"a"])]).map(parse)
-    assert next(iter(dataset))["x"].numpy() == b"a"
-    assert set(kinds) == {bytes}
+    dataset = uni.data.Dataset.from_tensors(ex(x=[b"cat"])).map(parse)
+    text, is_cat, is_other, name = next(iter(dataset))
+    assert (text.numpy(), name.numpy()) == (b"cat", b"cat.jpg")
+    assert is_cat and not is_other
 
 
 @pytest.mark.parametrize(
@@ -263,3 +262,11 @@ def test_a_feature_that_is_made_for_every_record_keeps_its_own_default():
     )
     with pytest.raises(TypeError, match=r"default_value 1\.0"):
         uni.io.FixedLenFeature([], uni.int64, 1.0)
+
+
+def test_features_without_values_make_batches_without_values():
+    wanted = {"x": uni.io.FixedLenFeature([2, 0], uni.int64)}
+    nothing = uni.train.Feature(int64_list=uni.train.Int64List())
+    features = uni.train.Features(feature={"x": nothing})
+    record = uni.train.Example(features=features).SerializeToString()
+    assert uni.io.parse_example([record, record], wanted)["x"].shape == (2, 2, 0)

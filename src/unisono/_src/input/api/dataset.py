@@ -586,7 +586,7 @@ class Dataset(transforms.Transformations["Dataset"]):
         narrowed = carried_states.find_narrowed(initial_state)
 
         def step(state: object, element: object) -> tuple[Any, None]:
-            return elements.convert(reduce_func(elements.present(state), element)), None
+            return elements.convert(mapping.call(reduce_func, (state, element))), None
 
         state = elements.convert(initial_state)
         for element in self:

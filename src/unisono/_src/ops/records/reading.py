@@ -189,11 +189,11 @@ def stack_fixed(
         rows = [_fixed_values(layout, *one) for one in zip(found, places, strict=True)]
     if layout.size == 1:
         flat = _to_array(list(map(_FIRST, rows)), layout.dtype)
-        return flat.reshape(-1, *layout.shape)
+        return flat.reshape(len(rows), *layout.shape)
     out = np.empty((len(rows), layout.size), layout.dtype)
     for row, values in zip(out, rows, strict=True):
         row[:] = _to_array(values, layout.dtype)
-    return out.reshape(-1, *layout.shape)
+    return out.reshape(len(rows), *layout.shape)
 
 
 def pad(

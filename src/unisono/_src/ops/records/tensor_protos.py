@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from unisono._src.foundation import dtypes, errors, messages
+from unisono._src.foundation.host_numbers import HostText
 from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.input.plan import elements
 from unisono._src.ops import bodies, element_types, tensors
@@ -62,7 +63,7 @@ def _tensor_class() -> Any:
 
 
 @everyday_name("io.serialize_tensor")
-def serialize_tensor(tensor: object, name: str | None = None) -> texts.HostBytes:
+def serialize_tensor(tensor: object, name: str | None = None) -> HostText:
     r"""Returns an array as bytes, which `parse_tensor` reads, TensorFlow's too.
 
     Args:
@@ -97,7 +98,7 @@ def serialize_tensor(tensor: object, name: str | None = None) -> texts.HostBytes
         made.string_val.extend(array.reshape(-1).tolist())
     elif array.size:
         made.tensor_content = array.astype(array.dtype.newbyteorder("<")).tobytes()
-    return texts.HostBytes(made.SerializeToString(deterministic=True))
+    return HostText(made.SerializeToString(deterministic=True))
 
 
 @everyday_name("io.parse_tensor")

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
-from unisono._src.foundation import ambient, dtypes, errors
-from unisono._src.foundation.tensor_shape import TensorShape
+from unisono._src.foundation import errors, host_numbers
 from unisono._src.input.plan import elements
 from unisono._src.ops import bodies, tensors
 from unisono._src.values import jax_traces
-
-
-@final
-class HostBytes(bytes):
-    """One text that a function has returned: `bytes` with a tensor's `numpy`.
-
-    >>> HostBytes(b"abc").numpy()
-    b'abc'
-    """
-
-    dtype = dtypes.string
-    shape = TensorShape(())
-
-    def numpy(self) -> bytes:
-        """Returns the plain `bytes`."""
-        return bytes(self)
 
 
 def read(name: str, what: str, x: object) -> bytes | np.ndarray:
@@ -78,10 +61,7 @@ def read_one(name: str, what: str, x: object) -> bytes:
 
 
 def present(x: Any) -> Any:
-    """Returns an array, or one text, as functions return it.
-
-    The function of a dataset gets plain `bytes`, as its elements are.
-    """
+    """Returns an array, or one text, as functions return it: as elements are."""
     if type(x) is not bytes:
         return x.view(elements.HostArray)
-    return x if ambient.is_in_dataset() else HostBytes(x)
+    return host_numbers.HostText(x)
