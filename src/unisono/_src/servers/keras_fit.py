@@ -218,7 +218,7 @@ def _find_own_step(model: Any) -> Callable[[Any], object] | None:
     if replica_steps.is_for_replicas(model, "train_step"):
         found: Callable[[Any], object] = model.train_step
         return found
-    if type(model).train_step is not internals.JAXTrainer.train_step:
+    if replica_steps.has_own_step(model):
         kind = type(model).__name__
         raise NotImplementedError(
             f"{kind}.train_step takes (state, data), a pure function of all variables, "
