@@ -12,6 +12,7 @@ import numpy as np
 
 import unisono as uni
 from tests.multiprocess.scenarios import plain
+from tests.unit.integrations.keras import replica_programs
 
 layers = keras.layers
 
@@ -67,6 +68,18 @@ def fit(s, w, how="arrays", count=19, batch=8, seed=None):
             "weights": model.get_weights(),
         }
     )
+
+
+def steps_of_replicas(s, w):
+    """Fits models whose steps run on each replica; returns all that comes out."""
+    return {
+        program.__name__: plain(program(uni, keras, s))
+        for program in (
+            replica_programs.fit_with_a_tape,
+            replica_programs.fit_with_callbacks,
+            replica_programs.fit_with_the_steps_of_keras,
+        )
+    }
 
 
 def files(s, w, directory):

@@ -74,6 +74,20 @@ def test_workers_with_two_devices_each_and_then_without_one_of_them(tmp_path, pr
     assert "orker 1" in told["message"]
 
 
+def test_steps_of_replicas_on_two_workers_give_the_numbers_of_two_replicas(pair):
+    wanted = alone(2, "steps_of_replicas")
+    for told in pair.call("keras_scenarios.steps_of_replicas"):
+        for name in wanted:
+            for key in wanted[name]:
+                np.testing.assert_allclose(
+                    np.ravel(flat(told[name][key])),
+                    np.ravel(flat(wanted[name][key])),
+                    rtol=1e-5,
+                    atol=1e-6,
+                    err_msg=f"{name} {key}",
+                )
+
+
 def test_callbacks_run_on_every_worker_and_see_the_same(pair):
     first, second = pair.call("keras_scenarios.callbacks")
     assert first == second

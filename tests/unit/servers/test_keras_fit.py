@@ -81,3 +81,37 @@ def test_fit_takes_steps_on_workers_and_ends_where_keras_alone_does(tmp_path):
     assert loss == pytest.approx(alone.evaluate(X, Y, verbose=0)[0], 1e-5)
     with pytest.raises(TypeError, match="callable"):
         DatasetCreator(3)
+
+
+def test_a_step_of_the_model_s_own_runs_on_workers():
+    class Taped(keras.Sequential):
+        def train_step(self, data):
+            x, y = data
+            with unisono.GradientTape() as tape:
+                loss = self.compute_loss(x, y, self(x, training=True))
+            found = tape.gradient(loss, self.trainable_variables)
+            self.optimizer.apply_gradients(zip(found, self.trainable_variables))
+            return {"twice": 2.0 * loss}
+
+    class Pure(keras.Sequential):
+        def train_step(self, state, data):
+            return super().train_step(state, data)
+
+    def make(kind):
+        dense = keras.layers.Dense(1, kernel_initializer="ones")
+        model = kind([keras.layers.Input((2,)), dense])
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+        return model
+
+    carrier = api.ThreadCarrier(synchronous=True)
+    with clusters.cluster(workers=1, carrier=carrier) as (strategy, _):
+        with strategy.scope():
+            model, pure = make(Taped), make(Pure)
+        model.fit(DatasetCreator(dataset_fn), steps_per_epoch=3, verbose=0)
+        found = [np.asarray(v.value) for v in model.trainable_variables]
+        with pytest.raises(NotImplementedError, match=r"train_step\(self, data\)"):
+            pure.fit(DatasetCreator(dataset_fn), steps_per_epoch=3, verbose=0)
+    alone = make(Taped)
+    alone.fit(X, Y, batch_size=4, shuffle=False, verbose=0)
+    for x, v in zip(found, alone.trainable_variables):
+        np.testing.assert_allclose(x, np.asarray(v.value), atol=1e-6)

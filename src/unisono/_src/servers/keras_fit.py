@@ -19,7 +19,12 @@ from unisono._src.execution import function, gradients
 from unisono._src.foundation import nest
 from unisono._src.input.api import dataset as dataset_module
 from unisono._src.input.plan import elements
-from unisono._src.integrations.keras import backup, internals, positions
+from unisono._src.integrations.keras import (
+    backup,
+    internals,
+    positions,
+    replica_steps,
+)
 from unisono._src.integrations.keras.dataset_creator import DatasetCreator
 from unisono._src.servers import cluster_coordinator, worker_data
 
@@ -204,10 +209,33 @@ def _build(model: Any, iterator: Any) -> None:
         model.optimizer.build(model.trainable_variables)
 
 
+def _find_own_step(model: Any) -> Callable[[Any], object] | None:
+    """Return the step that a model has of its own, or None.
+
+    Raises:
+        NotImplementedError: it is one of Keras on JAX.
+    """
+    if replica_steps.is_for_replicas(model, "train_step"):
+        found: Callable[[Any], object] = model.train_step
+        return found
+    if replica_steps.has_own_step(model):
+        kind = type(model).__name__
+        raise NotImplementedError(
+            f"{kind}.train_step takes (state, data), a pure function of all variables, "
+            "which parameter servers cannot update by parts. Write "
+            f"{kind}.train_step(self, data) with a unisono.GradientTape."
+        )
+    return None
+
+
 def _make_step(model: Any, strategy: Any, count: int) -> Any:
     """Return a function that trains a model on some batches of a worker."""
+    own = _find_own_step(model)
 
     def replica_fn(batch: Any) -> None:
+        if own is not None:
+            own(batch)
+            return
         x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
 
         def loss_fn() -> Any:

@@ -208,3 +208,37 @@ def test_a_step_of_keras_on_jax_stays_what_it_is():
         model.compile("sgd", "mse")
         x, y = programs.examples(8)
         model.fit(x, y, verbose=0)
+
+
+def make_normalized(strategy, **options):
+    with strategy.scope():
+        layers = [keras.Input((3,)), keras.layers.BatchNormalization(momentum=0.0)]
+        model = keras.Sequential([*layers, keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.1), "mse", **options)
+    return model
+
+
+def test_batch_statistics_are_those_of_the_batch_unless_a_replica_s_are_asked_for():
+    x = np.repeat([[0.0], [1.0]], 4, axis=0).astype("f4") * np.ones(3, "f4")
+    variances = {}
+    for per_replica in (False, True):
+        model = make_normalized(mirrored(2), per_replica=per_replica)
+        model.fit(x, x[:, :1], batch_size=8, shuffle=False, verbose=0)
+        variances[per_replica] = np.asarray(model.layers[0].moving_variance)
+    # The first replica has all zeros, the second all ones.
+    np.testing.assert_allclose(variances[False], 0.25)
+    np.testing.assert_allclose(variances[True], 0.0)
+    # Compiled without it, the model trains on whole batches again.
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    model.fit(x, x[:, :1], batch_size=8, shuffle=False, verbose=0)
+    np.testing.assert_allclose(model.layers[0].moving_variance, 0.25)
+
+
+def test_a_step_for_whole_batches_cannot_be_asked_to_run_on_replicas():
+    class Pure(keras.Sequential):
+        def train_step(self, state, data):
+            return super().train_step(state, data)
+
+    model = Pure([keras.Input((3,)), keras.layers.Dense(1)])
+    with pytest.raises(ValueError, match=r"train_step\(self, data\)"):
+        model.compile("sgd", "mse", per_replica=True)

@@ -29,10 +29,15 @@ from unisono._src.training import metrics
 
 
 def _wrap_compile(original: Callable[..., None]) -> Callable[..., None]:
-    """Return a `compile` that takes metrics of unisono, and warns of lost scopes."""
+    """Return a `compile` that takes metrics of unisono, and warns of lost scopes.
+
+    With ``per_replica=True`` the model trains on each replica's part of a batch.
+    """
 
     @functools.wraps(original)
-    def compile_model(self: KerasModel, *args: object, **kwargs: object) -> None:
+    def compile_model(
+        self: KerasModel, *args: object, per_replica: bool = False, **kwargs: object
+    ) -> None:
         given = [
             x
             for x in keras.tree.flatten((args, kwargs))
@@ -43,6 +48,7 @@ def _wrap_compile(original: Callable[..., None]) -> Callable[..., None]:
             args, kwargs = _replace((args, kwargs), twins)
         _warn_of_scope(self)
         original(self, *args, **kwargs)
+        replica_steps.request(self, per_replica)
 
     return compile_model
 

@@ -4,7 +4,8 @@ Keras on JAX calls ``train_step(state, data)``, a pure function. A model that wa
 written for TensorFlow has ``train_step(data)``, which computes gradients with a tape
 and changes variables. Its step runs by `Strategy.run`, as on TensorFlow: on a replica's
 part of the batch, with losses that are scaled (`loss_scaling`). The loop stays Keras'
-own; it carries an empty state, because the variables keep their values. See
+own; it carries an empty state, because the variables keep their values. On request
+(`compile(per_replica=True)`) Keras' own training step runs so, too. See
 docs/decisions/0034.
 """
 
@@ -38,6 +39,8 @@ _FUNCTIONS = {
     "test_step": "test_function",
     "predict_step": "predict_function",
 }
+# Under this name a model has that its training step is to run on each replica.
+_REQUEST = "_unisono_per_replica"
 _Logs = dict[str, Any]
 _State = Sequence[list[jax.Array]]
 # What Keras' loops call with their state and an iterator over batches.
@@ -54,6 +57,8 @@ def is_for_replicas(model: KerasModel, step: str) -> bool:
         model: the model.
         step: ``"train_step"``, ``"test_step"`` or ``"predict_step"``.
     """
+    if step == "train_step" and _REQUEST in model.__dict__:
+        return True
     kinds = inspect.Parameter
     required = [
         x
@@ -62,6 +67,32 @@ def is_for_replicas(model: KerasModel, step: str) -> bool:
     ]
     # Keras' own on JAX takes the state and the data.
     return len(required) == 1 and required[0].kind is not kinds.VAR_POSITIONAL
+
+
+def has_own_step(model: KerasModel) -> bool:
+    """Return whether a model has another training step than Keras' own."""
+    kind: Any = type(model)
+    return kind.train_step is not internals.JAXTrainer.train_step
+
+
+def request(model: KerasModel, is_wanted: bool) -> None:
+    """Let Keras' own training step run on each replica, or on whole batches again.
+
+    Raises:
+        ValueError: the model has a step for whole batches of its own.
+    """
+    model.__dict__.pop(_REQUEST, None)
+    if not is_wanted or is_for_replicas(model, "train_step"):
+        return
+    if has_own_step(model):
+        kind = type(model).__name__
+        raise ValueError(
+            f"{kind}.train_step takes (state, data), the whole batch, so "
+            "compile(per_replica=True) cannot run it on each replica. Leave the "
+            f"argument out, or write {kind}.train_step(self, data) with a "
+            "unisono.GradientTape."
+        )
+    model.__dict__[_REQUEST] = True
 
 
 def find_strategy(model: KerasModel) -> Strategy:
