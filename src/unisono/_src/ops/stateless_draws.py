@@ -15,7 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
 from unisono._src.foundation import errors, jax_types
-from unisono._src.ops import distributions, random_state
+from unisono._src.ops import distributions, random_state, tensors
 from unisono._src.ops.distributions import Numbers, Shape
 from unisono._src.ops.host.shared_bodies import everyday_name
 from unisono._src.training import philox
@@ -327,7 +327,8 @@ def check_seed(seed: object) -> jax.Array | np.ndarray:
     Raises:
         InvalidArgumentError: it is something else.
     """
-    given = operand(seed)
+    # A list may have numbers that a program computes, such as the step.
+    given = tensors.tensor(seed) if tensors.has_arrays(seed) else operand(seed)
     given = given if isinstance(given, jax.Array) else np.asarray(given)
     if given.shape != (2,):
         raise errors.InvalidArgumentError(
