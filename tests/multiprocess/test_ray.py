@@ -156,6 +156,23 @@ def test_values_of_all_sizes_come_back_as_they_went(group, value):
     np.testing.assert_array_equal(variable.numpy(), np.asarray(value) * 4)
 
 
+def test_functions_of_other_processes_print_and_check_here(group, capsys):
+    @unisono.function
+    def step(x):
+        unisono.print("x is", x, output_stream=sys.stdout)
+        unisono.debugging.assert_positive(x)
+        return x
+
+    for _ in range(3):
+        group.schedule(step, 4, args=(np.ones(20_000, np.float32),))
+    group.coordinator.join()
+    assert capsys.readouterr().out == "x is [1 1 1 ... 1 1 1]\n" * 12
+    group.schedule(step, 3, args=(np.float32(-1.0),))
+    with pytest.raises(unisono.errors.InvalidArgumentError, match="x > 0"):
+        group.coordinator.join()
+    assert float(group.schedule(step, 1, args=(np.float32(1.0),))[0].fetch()) == 1.0
+
+
 def test_each_worker_reads_a_dataset_of_its_own(group):
     def make():
         index = distribute.coordinator.experimental_get_current_worker_index()

@@ -22,3 +22,13 @@ def test_numbers_have_their_distribution():
     assert abs(float(drawn.mean()) - 0.75) < 0.03
     again = random.experimental.stateless_shuffle
     assert again(rows, [1, 2]).tolist() == again(rows, [1, 2]).tolist()
+
+
+def test_a_seed_may_have_numbers_that_a_program_computes():
+    wanted = unisono.random.stateless_uniform([2], seed=[3, 5]).tolist()
+    draw = unisono.function(
+        lambda i: unisono.random.stateless_uniform([2], seed=[3, i])
+    )
+    assert draw(np.int32(5)).tolist() == wanted
+    step = unisono.Variable(5)
+    assert unisono.random.stateless_uniform([2], seed=(3, step)).tolist() == wanted

@@ -8,6 +8,7 @@ import pytest
 
 import unisono
 from tests.threads import at_once, repeated
+from tests.unit.servers.clusters import cluster
 
 random = unisono.random
 
@@ -198,3 +199,35 @@ def test_without_a_seed_numbers_differ_again():
     own = [unisono.random.uniform([2], seed=3).tolist() for _ in range(2)]
     unisono.random.set_seed(None)
     assert [unisono.random.uniform([2], seed=3).tolist() for _ in range(2)] == own
+
+
+def test_numbers_in_a_loop_for_servers_are_refused_with_what_to_write():
+    with cluster() as (_, coordinator):
+
+        @unisono.function
+        def step():
+            def body(i, total):
+                return i + 1, total + unisono.random.uniform([2])
+
+            start = [0, unisono.zeros([2])]
+            return unisono.while_loop(lambda i, _: i < 3, body, start)[1]
+
+        with pytest.raises(RuntimeError, match="Draw all of them before"):
+            coordinator.schedule(step)
+
+        @unisono.function
+        def replacement():
+            x = unisono.random.uniform([], 0, 2**30, unisono.int32)
+
+            def body(i, total):
+                drawn = unisono.random.stateless_uniform([2], seed=[x, i])
+                return i + 1, total + drawn
+
+            start = [0, unisono.zeros([2])]
+            return unisono.while_loop(lambda i, _: i < 3, body, start)[1]
+
+        first, second = (coordinator.schedule(replacement).fetch() for _ in range(2))
+        assert first.tolist() != second.tolist()
+        assert first.min() > 0 and first.max() < 3
+    # The servers are gone, and with them the state of these numbers.
+    unisono.random.set_seed(1)

@@ -6,14 +6,16 @@ none of its results. See `program_calls.CallbackCall`.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, final
 
 import jax
 import numpy as np
 
+from unisono._src.foundation import ambient
 from unisono._src.state import frames
 from unisono._src.values import jax_traces
 
@@ -41,6 +43,28 @@ def raise_failure() -> None:
         first = min(_Notes.failures, key=lambda noted: noted[0])
         clear()
         raise first[1]
+
+
+@final
+class _Own(ambient.PerThread):
+    """The failures of callbacks that this thread calls itself; None elsewhere."""
+
+    failures: list[tuple[int, Exception]] | None = None
+
+
+_own = _Own()
+
+
+@contextlib.contextmanager
+def raising() -> Iterator[None]:
+    """Raise at the end of a block the failure that a callback in it has noted."""
+    before, _own.failures = _own.failures, []
+    try:
+        yield
+        for _, error in _own.failures:
+            raise error
+    finally:
+        _own.failures = before
 
 
 def tell_cost(name: str) -> None:
@@ -85,7 +109,8 @@ def require(
             error = tell(*map(np.asarray, values))
             if not is_program and not is_eager:
                 raise error  # In a `jax.jit` of the user; JAX reports it.
-            _Notes.failures.append((number, error))
+            own = _own.failures
+            (_Notes.failures if own is None else own).append((number, error))
 
     if not is_eager:
         tell_cost(name)

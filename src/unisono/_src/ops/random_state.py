@@ -11,6 +11,7 @@ same numbers on all workers, because it may assign them to a variable that they 
 from __future__ import annotations
 
 import collections
+import contextlib
 import hashlib
 import threading
 import weakref
@@ -20,9 +21,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src.foundation import ambient, global_seed, whole_numbers
+from unisono._src.foundation import ambient, errors, global_seed, whole_numbers
 from unisono._src.foundation.tensorflow_names.everyday import everyday_name
-from unisono._src.state import frames, trace_versions
+from unisono._src.state import branch_frame, frames, trace_versions
 from unisono._src.training import philox, random_generator
 from unisono._src.values import jax_traces
 from unisono._src.workers import process_group
@@ -91,7 +92,9 @@ def set_seed(seed: int | None) -> None:
     for by_strategy in _streams.values():
         for streams in by_strategy.values():
             for (op_seed, _), generator in streams.items():
-                generator.reset(_first_state(op_seed))
+                # A strategy that was shut down has no servers, and draws no more.
+                with contextlib.suppress(errors.UnavailableError):
+                    generator.reset(_first_state(op_seed))
 
 
 def _state(key: int, high: int, low: int = 0) -> np.ndarray:
@@ -171,6 +174,7 @@ def _take_traced(count: int, seed: int | None) -> jax.Array:
         frame.seeded += 1
         number = frame.seeded
     generator = _find(frame.program, seed, number)
+    _check_not_in_body(generator)
     state = jnp.asarray(generator.skip(count))
     # With 64-bit types the state has three words of them, and otherwise six of 32.
     if state.dtype != jnp.uint32:
@@ -178,6 +182,20 @@ def _take_traced(count: int, seed: int | None) -> jax.Array:
     if ambient.current().mode != ambient.REPLICA:
         return state
     return _own_words(state)
+
+
+def _check_not_in_body(generator: random_generator.Generator) -> None:
+    """Raises if a parameter server has the state, and a loop or branch would draw."""
+    is_in_body = isinstance(frames.frame(), branch_frame.BranchFrame)
+    if is_in_body and generator.state.state_cell.home is not None:
+        raise RuntimeError(
+            "Random numbers were drawn in a loop or branch of a function for a "
+            "ParameterServerStrategy, whose servers move the state of the numbers on "
+            "when the function begins. Draw all of them before, as in "
+            "unisono.random.uniform([steps, size]); or use unisono.random."
+            "stateless_uniform(shape, seed=[x, i]), with a number x drawn before and "
+            "the counter i of the loop."
+        )
 
 
 def _find(program: Any, seed: int | None, number: int) -> random_generator.Generator:

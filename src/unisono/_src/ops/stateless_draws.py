@@ -340,7 +340,8 @@ def check_seed(seed: object) -> jax.Array | np.ndarray:
     Raises:
         InvalidArgumentError: it is something else.
     """
-    given = operand(seed)
+    # A list may have numbers that a program computes, such as the step.
+    given = tensors.tensor(seed) if tensors.has_arrays(seed) else operand(seed)
     given = given if isinstance(given, jax.Array) else np.asarray(given)
     if given.shape != (2,):
         raise errors.InvalidArgumentError(

@@ -19,6 +19,7 @@ from unisono._src.servers import (
     random_keys,
     server_files,
     server_group,
+    told_values,
 )
 from unisono._src.servers.messages import (
     ArrayShapes,
@@ -57,12 +58,14 @@ class ExportedFunction:
         outputs: the structure of the result.
         updates: the bytes of the programs that servers run for it, by key, with the
             server that needs each.
+        told: what it prints and checks. The last arrays of the result are for them.
     """
 
     program: ClosureProgram
     local: tuple[Cell, ...]
     outputs: Any
     updates: _Updates
+    told: tuple[told_values.Told, ...]
 
 
 def export_function(
@@ -78,6 +81,7 @@ def export_function(
     Raises:
         ValueError: the program cannot run in another process; the message says why.
     """
+    found, told = told_values.take_out(found)
     _check_runs_elsewhere(found)
     found = _find_additions(found)
     # A worker reads the variables of servers itself. Those of the coordinator come with
@@ -114,9 +118,11 @@ def export_function(
     reads, more = _list_reads(remote, draws)
     known = found.name, reads, tuple(shapes)
     # By content: the same function, traced again, is not sent to a worker again.
-    key = exported.digest(stages, effects, *known)
-    program = ClosureProgram(key, *known, stages, effects, operands)
-    return ExportedFunction(program, tuple(local), found.outputs, (*updates, *more))
+    checks = told_values.list_checks(told)
+    key = exported.digest(stages, effects, checks, *known)
+    program = ClosureProgram(key, *known, stages, effects, operands, checks)
+    changes = (*updates, *more)
+    return ExportedFunction(program, tuple(local), found.outputs, changes, told)
 
 
 def _export(stage: lookups.Stage, name: str) -> ExportedStage:
@@ -153,8 +159,9 @@ def _check_runs_elsewhere(found: TracedFunction) -> None:
         raise ValueError(
             f"The function '{found.name}' calls Python while it runs ({callback}). A "
             "scheduled function runs in another process, as a compiled program. Take "
-            "jax.debug.print, jax.pure_callback and jax.experimental.io_callback out, "
-            "and return what you want to see."
+            "prints and assertions out of its loops and branches, and "
+            "jax.pure_callback and jax.experimental.io_callback out of it; return what "
+            "you want to see."
         )
     for cell in found.written:
         raise ValueError(
@@ -347,7 +354,9 @@ class Closure:
         return self.function.program.name
 
     def succeed(self, arrays: Sequence[np.ndarray]) -> None:
-        """Gives the caller's handle the result of the call."""
+        """Prints what the call has printed, and gives the caller the result."""
+        if self.function.told:
+            told_values.tell(self.function.told, arrays)
         remote = self.remote()
         if remote is not None:
             remote.succeed(signature.rebuild(self.function.outputs, iter(arrays)))

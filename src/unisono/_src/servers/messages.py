@@ -125,6 +125,8 @@ class ClosureProgram(NamedTuple):
         stages: its parts, in order.
         effects: the changes of variables that it makes, in order.
         operands: how many arrays the last stage computes for them.
+        checks: for each check of the function, the place of a number among the arrays
+            of the last stage, and its value if the check has failed.
     """
 
     key: str
@@ -134,6 +136,7 @@ class ClosureProgram(NamedTuple):
     stages: tuple[ExportedStage, ...]
     effects: tuple[Effect, ...]
     operands: int
+    checks: tuple[tuple[int, int], ...] = ()
 
 
 @final
@@ -179,6 +182,17 @@ class DatasetDescription(NamedTuple):
     spec: object
     example: object = None
     shapes: ArrayShapes = ()
+
+
+@final
+class FailedChecks(NamedTuple):
+    """Says that a check of a function has failed; nothing was changed.
+
+    Attributes:
+        arrays: what the program has given.
+    """
+
+    arrays: list[np.ndarray]
 
 
 @final

@@ -19,6 +19,7 @@ from unisono._src.servers.messages import (
     ClosureProgram,
     DatasetDescription,
     Effect,
+    FailedChecks,
     Job,
     Lookup,
     Operation,
@@ -194,7 +195,7 @@ class Worker:
         arguments: Sequence[np.ndarray],
         feeds: Sequence[int] = (),
         closure: int | None = None,
-    ) -> list[np.ndarray] | OtherShapes:
+    ) -> list[np.ndarray] | OtherShapes | FailedChecks:
         """Runs a closure.
 
         Args:
@@ -206,7 +207,8 @@ class Worker:
 
         Returns:
             The arrays of its result. `OtherShapes` if the program does not fit the
-            elements of this worker's datasets; nothing has changed then.
+            elements of this worker's datasets, `FailedChecks` if a check has failed;
+            nothing has changed then.
         """
         program = self._programs[key]
         taken: list[tuple[WorkerInput, object]] = []
@@ -215,7 +217,10 @@ class Worker:
             if isinstance(arrays, OtherShapes):
                 self._put_back(taken)
                 return arrays
-            return self._run(program, [*arguments, *arrays], closure)
+            found = self._run(program, [*arguments, *arrays], closure)
+            if isinstance(found, FailedChecks):
+                self._put_back(taken)
+            return found
         except BaseException:
             # An element that was not used is there for the next closure.
             self._put_back(taken)
@@ -244,7 +249,7 @@ class Worker:
                 except Exception:
                     # The coordinator runs this one alone, and it gets its error there.
                     break
-                if isinstance(found, OtherShapes):
+                if isinstance(found, OtherShapes | FailedChecks):
                     break
                 results.append(found)
             failed = outbox.flush()
@@ -287,7 +292,7 @@ class Worker:
 
     def _run(
         self, program: ClosureProgram, inputs: list[np.ndarray], closure: int | None
-    ) -> list[np.ndarray]:
+    ) -> list[np.ndarray] | FailedChecks:
         read = self._pull([(s, Request(k, None, p)) for s, k, p in program.reads])
         inputs = [*read, *inputs]
         out: Sequence[Any] = ()
@@ -297,6 +302,9 @@ class Worker:
                 inputs += self._look_up(stage.lookups, [np.asarray(x) for x in out])
         # An error of the program itself must come before any change is sent.
         arrays = [np.asarray(x) for x in jax.block_until_ready(out)]
+        checks = program.checks
+        if checks and any(int(arrays[place]) == failed for place, failed in checks):
+            return FailedChecks(arrays)
         count = program.operands
         self._push(program.effects, arrays[:count], closure)
         return arrays[count:]

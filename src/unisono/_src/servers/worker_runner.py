@@ -12,10 +12,10 @@ from typing import final
 import numpy as np
 
 from unisono._src.foundation import errors
-from unisono._src.servers import carrier as carrier_lib, closures
+from unisono._src.servers import carrier as carrier_lib, closures, told_values
 from unisono._src.servers.carrier import SERVER, WORKER, Carrier
 from unisono._src.servers.closure_queue import ClosureQueue
-from unisono._src.servers.messages import Job, OtherShapes, Outcome
+from unisono._src.servers.messages import FailedChecks, Job, OtherShapes, Outcome
 from unisono._src.servers.resources import ClosureInputError, Resources
 from unisono._src.servers.server_group import ServerGroup
 from unisono._src.servers.server_recovery import ServerRecovery
@@ -127,8 +127,11 @@ class WorkerRunner:
     ) -> None:
         """Gives a closure its result or error, and tells the queue."""
         if error is None:
-            closure.succeed(arrays)
-        else:
+            try:
+                closure.succeed(arrays)
+            except Exception as failure:  # What it prints could not be written.
+                error = failure
+        if error is not None:
             closure.fail(error)
         # Counted before `finish`, which may end the wait of a caller that reads it.
         self.ended += 1
@@ -199,8 +202,10 @@ class WorkerRunner:
     def _run(self, closure: closures.Closure) -> list[np.ndarray]:
         """Returns the arrays of a closure's result."""
         while True:
-            found: list[np.ndarray] | OtherShapes
+            found: list[np.ndarray] | OtherShapes | FailedChecks
             found = self._resources.call(self.index, "run", *self._prepare(closure))
+            if isinstance(found, FailedChecks):
+                told_values.raise_failure(closure.function.told, found.arrays)
             if not isinstance(found, OtherShapes):
                 return found
             closure.function = closure.retrace(found.shapes)
