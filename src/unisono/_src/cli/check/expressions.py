@@ -35,6 +35,7 @@ Typing = Callable[[str, bool], str | None]
 
 # Names by which programs call TensorFlow, where nothing tells what they are.
 TENSORFLOW_NAMES = {"tf": "", "tensorflow": "", "tf2": "", "tf1": "compat.v1"}
+_MOST_VALUES = 30
 # Methods of datasets that call a function, in Python.
 _DATASET_METHODS = frozenset(
     ("map", "filter", "flat_map", "interleave", "scan", "from_generator", "take_while")
@@ -118,9 +119,11 @@ class ExpressionReader:
 
     def set_name(self, scope: Scope, name: str, values: Values) -> None:
         """Gives a name its values; in a branch it may also keep those it had."""
-        # The branch may not be taken.
-        if self.place.branches:
-            values = values | scope.names.get(name, NONE)
+        before = scope.names.get(name, NONE)
+        # The branch may not be taken. No program chooses between more values, but a
+        # long text that was put together may have them.
+        if self.place.branches and len(before) < _MOST_VALUES:
+            values = values | before
         scope.names[name] = values
 
     def _is_self(self, node: ast.expr) -> bool:
