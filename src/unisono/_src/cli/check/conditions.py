@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from unisono._src.cli.check.scopes import CallArguments
 
+# The place of an argument that has none.
+BY_NAME = -1
 SILENT, TELLS, FAILS = "silent", "tells", "fails"
 
 _SIXTY_FOUR = ("int64", "float64", "uint64", "complex128", "double")
@@ -25,6 +27,7 @@ _NEVER = frozenset(
         "TensorShape",
         "Tensor.dtype",
         "Tensor.shape",
+        "broadcast_dynamic_shape",
         "divide",
         "dtypes.DType",
         "dtypes.as_dtype",
@@ -69,7 +72,7 @@ _NEVER = frozenset(
 # The argument without which a name does not differ: its name, and its place.
 _ONLY_WITH = {
     "TensorArray": ("dynamic_size", 2),
-    "case": ("exclusive", 3),
+    "case": ("exclusive", 2),
     "data.Dataset.cache": ("filename", 0),
     "data.Dataset.shuffle": ("seed", 1),
     "image.random_brightness": ("seed", 2),
@@ -96,19 +99,19 @@ _ONLY_WITHOUT = {
     "math.count_nonzero": ("dtype", 3),
     "sequence_mask": ("maxlen", 1),
     "where": ("x", 1),
-    "while_loop": ("maximum_iterations", 6),
+    "while_loop": ("maximum_iterations", 7),
 }
 
 # The argument that has a type, of names that make arrays.
 _TYPES = {
-    "Variable": ("dtype", 5),
+    "Variable": ("dtype", BY_NAME),
     "cast": ("dtype", 1),
     "constant": ("dtype", 1),
     "convert_to_tensor": ("dtype", 1),
     "eye": ("dtype", 3),
     "ones": ("dtype", 1),
     "random.uniform": ("dtype", 3),
-    "range": ("dtype", 4),
+    "range": ("dtype", 3),
     "zeros": ("dtype", 1),
 }
 

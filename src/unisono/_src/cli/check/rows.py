@@ -252,6 +252,7 @@ KERAS_TAKEN = {
         "options": "The options have no effect.",
         "save_format": KERAS_WEIGHTS,
     },
+    "Trainer.compile": {"per_replica": "It is unisono's own."},
     "ModelCheckpoint": {"options": "The options have no effect."},
 }
 

@@ -216,6 +216,9 @@ def _judge_keras_below(keras: keras_names.Keras, path: str) -> tuple[str, str]:
     definition = keras.find(path.rpartition(".")[0])
     if definition is not None and isinstance(definition.node, ast.ClassDef):
         return _judge_keras_member(keras, path, None)
+    above, _, name = path.rpartition(".")
+    if above == "keras.backend" and keras.has(f"keras.ops.{name}"):
+        return MISSING, f"Write keras.ops.{name}; its arguments may be others."
     return MISSING, "Keras 3 has no such name."
 
 

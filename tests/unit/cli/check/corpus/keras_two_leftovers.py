@@ -1,10 +1,10 @@
 """Keras 2 as it was written in 2020."""
 import tensorflow as tf
 from tensorflow.keras.callbacks import EarlyStopping, ModelCheckpoint, TensorBoard
-from tensorflow.keras.layers import Dense, Dropout, CuDNNLSTM  #: missing Keras 3
+from tensorflow.keras.layers import Dense, Dropout, CuDNNLSTM  #: missing layers.LSTM
 from tensorflow.keras.models import Model, Sequential, load_model
 from tensorflow.keras.preprocessing.image import ImageDataGenerator
-from tensorflow.keras.utils import multi_gpu_model  #: missing
+from tensorflow.keras.utils import multi_gpu_model  #: missing strategy
 from tensorflow.keras.optimizers import SGD, Adam
 
 
