@@ -77,6 +77,9 @@ def _keras():
     kept = sorted(rows.KERAS_KEPT.items())
     lines += [(f"`{path}`", f"Works. {told}") for path, told in kept]
     lines += [(f"`{path}`", told) for path, told in sorted(rows.KERAS_GONE.items())]
+    for owner, taken in sorted(rows.KERAS_TAKEN.items()):
+        names = sorted(taken.items())
+        lines += [(f"`{owner}(…, {a}=…)`", f"Works. {told}") for a, told in names]
     arguments = sorted(rows.KERAS_ARGUMENTS.items())
     lines += [(f"argument `{name}=`", told) for name, told in arguments]
     return _table(("Keras 2", "Keras 3"), lines)

@@ -79,11 +79,17 @@ TOLD = {
     "experimental.SidecarEvaluator": "Evaluate in a loop over the checkpoints: "
     "unisono.train.latest_checkpoint.",
     "experimental.WideDeepModel": "Build both parts with layers, and add them.",
+    "layers.CuDNNGRU": "Write layers.GRU.",
+    "layers.CuDNNLSTM": "Write layers.LSTM.",
     "layers.DenseFeatures": "Use layers.Normalization, Discretization and Embedding.",
     "layers.IntegerLookup": _INTEGERS,
     "layers.StringLookup": _STRINGS,
     "layers.TextVectorization": _STRINGS,
+    "mixed_precision.experimental": "Leave out `experimental.`; set_policy is "
+    "mixed_precision.set_global_policy.",
     "premade": "Build the model with layers.",
+    "utils.multi_gpu_model": "Make the model in the scope of a strategy.",
+    "utils.np_utils": "Write utils.to_categorical.",
     "wrappers.scikit_learn": "Use SKLearnClassifier and SKLearnRegressor of wrappers.",
 }  # fmt: skip
 

@@ -288,7 +288,8 @@ def test_nested_choices_and_chains_of_files_are_read_in_time(tmp_path):
     for _ in range(60):
         nested = f"(1 if {nested} else getattr(getattr(y, 'a'), 'b'))"
     files = {f"m{i}": f"from m{i + 1} import *\ntf.zeros(1)\n" for i in range(300)}
-    files["m300"] = f"import tensorflow as tf\nx = {nested}\n"
+    branches = "".join(f"if x: a = tf.nn.r{i}\n" for i in range(1000)) + "a()\n" * 99
+    files["m300"] = f"import tensorflow as tf\nx = {nested}\n{branches}"
     found = check_program(tmp_path, **files)
     assert found["m0"] == [("tf.zeros", "same")]
 

@@ -130,10 +130,13 @@ def check_files(
     checked = []
     for file, program in programs.items():
         each = found.get(file, [[] for _ in program.parts])
-        if each is None:
+        try:
+            made = None if each is None else [*map(verdicts.judge_all, each)]
+        except RecursionError:  # A path of hundreds of names.
+            made = None
+        if made is None:
             bad[program_text.show(program.path)] = "it is nested too deeply."
         else:
-            made = [verdicts.judge_all(part) for part in each]
             checked.append(CheckedFile(program, made))
     return checked, bad
 

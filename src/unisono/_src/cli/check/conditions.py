@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from unisono._src.cli.check.scopes import CallArguments
 
+# The place of an argument that has none.
+BY_NAME = -1
 SILENT, TELLS, FAILS = "silent", "tells", "fails"
 
 _SIXTY_FOUR = ("int64", "float64", "uint64", "complex128", "double")
@@ -25,6 +27,7 @@ _NEVER = frozenset(
         "TensorShape",
         "Tensor.dtype",
         "Tensor.shape",
+        "broadcast_dynamic_shape",
         "divide",
         "dtypes.DType",
         "dtypes.as_dtype",
@@ -69,7 +72,7 @@ _NEVER = frozenset(
 # The argument without which a name does not differ: its name, and its place.
 _ONLY_WITH = {
     "TensorArray": ("dynamic_size", 2),
-    "case": ("exclusive", 3),
+    "case": ("exclusive", 2),
     "data.Dataset.cache": ("filename", 0),
     "data.Dataset.shuffle": ("seed", 1),
     "image.random_brightness": ("seed", 2),
@@ -96,21 +99,24 @@ _ONLY_WITHOUT = {
     "math.count_nonzero": ("dtype", 3),
     "sequence_mask": ("maxlen", 1),
     "where": ("x", 1),
-    "while_loop": ("maximum_iterations", 6),
+    "while_loop": ("maximum_iterations", 7),
 }
 
 # The argument that has a type, of names that make arrays.
 _TYPES = {
-    "Variable": ("dtype", 5),
+    "Variable": ("dtype", BY_NAME),
     "cast": ("dtype", 1),
     "constant": ("dtype", 1),
     "convert_to_tensor": ("dtype", 1),
     "eye": ("dtype", 3),
     "ones": ("dtype", 1),
     "random.uniform": ("dtype", 3),
-    "range": ("dtype", 4),
+    "range": ("dtype", 3),
     "zeros": ("dtype", 1),
 }
+
+# Names that give positions and counts, of 64 bits in TensorFlow.
+_POSITIONS = ("argmax", "argmin", "math.count_nonzero", "where")
 
 # Texts in regular expressions that are refused here.
 _REFUSED_EXPRESSIONS = ("\\p", "\\P", "[:^", "(?i")
@@ -125,7 +131,7 @@ _FAILING = (
 
 
 def weigh(
-    path: str, told: str, call: CallArguments | None, is_compiled: bool
+    path: str, told: str, call: CallArguments | None, where: str
 ) -> tuple[str, str]:
     """Returns whether a difference is silent, tells or fails, and the sentence.
 
@@ -133,10 +139,15 @@ def weigh(
         path: the first of the name's paths, without ``tf.``.
         told: how it differs; "" if it does not.
         call: the arguments, if it is called.
-        is_compiled: whether it stands in a function that is compiled.
+        where: in what kind of function it stands; see `Use`.
     """
-    if path in _TYPES and (call is None or path != "cast"):
-        return (TELLS, _WIDE) if _is_wide(path, call) else (SILENT, "")
+    # In functions of datasets NumPy computes, and has 64 bits.
+    is_hosted, is_compiled = where == "hosted", where == "compiled"
+    kind = _type(path, call) if path in _TYPES and call is not None else ""
+    if kind in _SIXTY_FOUR and not is_hosted:
+        return TELLS, _WIDE
+    if path in (_POSITIONS if is_hosted else ()) or (path in _TYPES and path != "cast"):
+        return SILENT, ""
     if not told or path in _NEVER or _is_excepted(path, call):
         return SILENT, ""
     if any(failing in told for failing in _FAILING) and is_compiled:
@@ -144,10 +155,6 @@ def weigh(
     # Without `x` and `y` the positions are of another type everywhere.
     is_of_compiled = "ompiled" in told and path != "where"
     return (TELLS, told) if is_compiled or not is_of_compiled else (SILENT, "")
-
-
-def _is_wide(path: str, call: CallArguments | None) -> bool:
-    return call is not None and _type(path, call) in _SIXTY_FOUR
 
 
 def _type(path: str, call: CallArguments) -> str:

@@ -35,10 +35,12 @@ Typing = Callable[[str, bool], str | None]
 
 # Names by which programs call TensorFlow, where nothing tells what they are.
 TENSORFLOW_NAMES = {"tf": "", "tensorflow": "", "tf2": "", "tf1": "compat.v1"}
+_MOST_VALUES = 30
 # Methods of datasets that call a function, in Python.
 _DATASET_METHODS = frozenset(
     ("map", "filter", "flat_map", "interleave", "scan", "from_generator", "take_while")
 )
+_COMPILES = frozenset((Value("function"), Value("keras.layers.Lambda")))
 # Functions that a module may be given to, and that do nothing with it.
 _ASKS = frozenset(("bool", "hasattr", "id", "isinstance", "print", "repr", "type"))
 
@@ -117,9 +119,11 @@ class ExpressionReader:
 
     def set_name(self, scope: Scope, name: str, values: Values) -> None:
         """Gives a name its values; in a branch it may also keep those it had."""
-        # The branch may not be taken.
-        if self.place.branches:
-            values = values | scope.names.get(name, NONE)
+        before = scope.names.get(name, NONE)
+        # The branch may not be taken. No program chooses between more values, but a
+        # long text that was put together may have them.
+        if self.place.branches and len(before) < _MOST_VALUES:
+            values = values | before
         scope.names[name] = values
 
     def _is_self(self, node: ast.expr) -> bool:
@@ -137,10 +141,9 @@ class ExpressionReader:
         may_be_own: bool = False,
     ) -> None:
         """Records a use."""
-        compiled = self.place.compiled
-        self.uses.append(
-            Use(node, written, path, kind, call, told, compiled, may_be_own)
-        )
+        place = "hosted" if self.place.hosted else ""
+        where = "compiled" if self.place.compiled else place
+        self.uses.append(Use(node, written, path, kind, call, told, where, may_be_own))
 
     def tell_control(self, form: str, node: ast.AST, values: Values) -> None:
         """Records an `if`, `while`, `for` or `assert` on an array in a function.
@@ -322,7 +325,8 @@ class ExpressionReader:
         """Notes which of the program's functions are called, and by whom."""
         called = {value.path for value in values if value.kind == "local"}
         passed = {v.path for each in given for v in each if v.kind == "local"}
-        if Value("function") in values:
+        # Keras compiles what it is given: losses, metrics, and layers of a function.
+        if name == "compile" or not _COMPILES.isdisjoint(values):
             self._facts.compiled |= passed
         if name in _DATASET_METHODS:
             self._facts.hosted |= passed
@@ -382,29 +386,29 @@ class ExpressionReader:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
                 found |= self.eval(child)
-        is_array = TENSOR in found or Value("Variable", "object") in found
-        return frozenset({TENSOR}) if is_array else NONE
+        return _array_of(found)
 
     def _binary(self, node: ast.BinOp) -> Values:
-        return self._operator(node, [node.left, node.right])
+        left, right = self.eval(node.left), self.eval(node.right)
+        shape = Value("Tensor.shape", "method")
+        of_list = isinstance(node.right, ast.List) and shape in left
+        if of_list or (isinstance(node.left, ast.List) and shape in right):
+            self.note(node, "shape and list", "shape and list", "form")
+        return _array_of(left | right)
 
-    def _operator(self, node: ast.expr, operands: list[ast.expr]) -> Values:
-        """Reads an operator, and tells it if JAX's arrays refuse the other operand."""
-        values = [self.eval(operand) for operand in operands]
-        arrays = [TENSOR in each for each in values]
-        has_list = any(isinstance(operand, ast.List) for operand in operands)
-        if has_list and any(arrays) and not self.place.hosted:
-            self.note(node, "array and list", "list operand", "form")
-        is_array = any(arrays) or any(Value("Variable", "object") in v for v in values)
-        return frozenset({TENSOR}) if is_array else NONE
+    def _subscript(self, node: ast.Subscript) -> Values:
+        values = self.eval(node.value)
+        found = values | self.eval(node.slice)
+        # A part of a shape is a tuple, too.
+        shape = Value("Tensor.shape", "method")
+        is_part = shape in values and isinstance(node.slice, ast.Slice)
+        return frozenset({shape}) if is_part else _array_of(found)
 
     def _compare(self, node: ast.Compare) -> Values:
+        found = self._operation(node)
         # These give a Python bool, also of arrays.
         identity = ast.Is | ast.IsNot | ast.In | ast.NotIn
-        if any(isinstance(op, identity) for op in node.ops):
-            self._operation(node)
-            return NONE
-        return self._operator(node, [node.left, *node.comparators])
+        return NONE if any(isinstance(op, identity) for op in node.ops) else found
 
     def _choice(self, node: ast.IfExp) -> Values:
         self.tell_control("if", node, self.eval(node.test))
@@ -458,7 +462,7 @@ _METHODS: dict[type[ast.AST], str] = {
     ast.Name: "_name",
     ast.NamedExpr: "_named_expression",
     ast.SetComp: "_comprehension",
-    ast.Subscript: "_operation",
+    ast.Subscript: "_subscript",
     ast.Tuple: "_container",
     ast.UnaryOp: "_operation",
 }
@@ -467,6 +471,12 @@ _METHODS: dict[type[ast.AST], str] = {
 def elements(values: Values) -> Values:
     """Returns the values that a loop over values gives."""
     return frozenset({TENSOR}) if TENSOR in values else NONE
+
+
+def _array_of(operands: Values) -> Values:
+    """Returns an array if one of the operands is one."""
+    is_array = TENSOR in operands or Value("Variable", "object") in operands
+    return frozenset({TENSOR}) if is_array else NONE
 
 
 def _is_of_every_object(name: str, values: Values) -> bool:

@@ -61,8 +61,8 @@ class Keras:
         return Keras(pathlib.Path(spec.submodule_search_locations[0]))
 
     def has(self, path: str) -> bool:
-        """Whether Keras has a public name, given as ``keras.layers.Dense``."""
-        return self._locate(path) is not None
+        """Whether Keras has a name or module, given as ``keras.layers.Dense``."""
+        return self._locate(path) is not None or self._file(path) is not None
 
     def find(self, path: str) -> Definition | None:
         """Returns the class or function of a public name, or None if it is neither."""
@@ -144,13 +144,17 @@ class Keras:
         found = self.follow(module, name)
         return found if found and isinstance(found.node, ast.ClassDef) else None
 
+    def _file(self, module: str) -> pathlib.Path | None:
+        path = self._folder.joinpath(*module.split(".")[1:])
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        return file if file.is_file() else None
+
     def _read_names(
         self, module: str
     ) -> dict[str, tuple[str, str] | ast.ClassDef | ast.FunctionDef | None]:
         """Returns the definition or import of a module's names; None for values."""
-        path = self._folder.joinpath(*module.split(".")[1:])
-        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-        if not file.is_file():
+        file = self._file(module)
+        if file is None:
             return {}
         names: dict[str, tuple[str, str] | ast.ClassDef | ast.FunctionDef | None] = {}
         for node in _statements(ast.parse(file.read_text(encoding="utf-8")).body):

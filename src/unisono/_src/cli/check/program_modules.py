@@ -91,7 +91,7 @@ def imported_files(
 ) -> Iterator[str]:
     """Yields the files that some trees of one file import, wherever they do so."""
     for tree in trees:
-        for node in ast.walk(tree):
+        for node in _statements(tree):
             if isinstance(node, ast.Import):
                 names = [(alias.name, 0) for alias in node.names]
             elif isinstance(node, ast.ImportFrom):
@@ -104,3 +104,14 @@ def imported_files(
                 found = finder.find(importer, name, level)
                 if found is not None and found != importer:
                     yield found
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yields all statements of a tree; expressions, most of it, are passed over."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            below = getattr(node, field, ())
+            waiting += below if isinstance(below, list) else ()

@@ -78,9 +78,10 @@ FORMS = {
         "Put `import unisono as tf` above this line: Keras chooses JAX or TensorFlow "
         "when it is imported, and unisono tells it JAX.",
     ),
-    "list operand": (
+    "shape and list": (
         "missing",
-        "JAX's arrays refuse lists as operands. Write tf.constant([...]).",
+        "The shape of an array is a tuple, which a list cannot be added to. Write "
+        "list(x.shape) + [...].",
     ),
     "while in a tape": (
         "missing",
@@ -129,6 +130,7 @@ TYPE_MEMBER = "Element types are NumPy's, which have no such member."
 RENAMED = {
     "arg_max": "argmax",
     "arg_min": "argmin",
+    "autodiff.GradientTape": "GradientTape",
     "ceil": "math.ceil",
     "config.experimental.get_visible_devices": "config.get_visible_devices",
     "config.experimental.list_logical_devices": "config.list_logical_devices",
@@ -138,6 +140,9 @@ RENAMED = {
     "contrib.distribute.OneDeviceStrategy": "distribute.OneDeviceStrategy",
     "decode_raw": "io.decode_raw",
     "diag": "linalg.diag",
+    "dtypes.cast": "cast",
+    "dtypes.complex": "complex",
+    "dtypes.saturate_cast": "saturate_cast",
     "div": "math.divide",
     "erf": "math.erf",
     "floordiv": "math.floordiv",
@@ -224,24 +229,32 @@ KERAS_GONE = {
     "Optimizer.weights": "Use `variables`.",
 }
 
-# Methods of Keras that write a file -> the endings that they take, and what to write.
-KERAS_ENDINGS = {
-    "ModelCheckpoint": (
-        (".keras", ".h5"),
-        'Give the path the ending ".keras", or ".weights.h5" with save_weights_only.',
-    ),
-    "Model.save": (
-        (".keras", ".h5"),
-        'Give the path the ending ".keras".',
-    ),
-    "Model.save_weights": (
-        (".weights.h5",),
-        'Give the path the ending ".weights.h5".',
-    ),
-}
+KERAS_WEIGHTS = "The file gets the ending .weights.h5, and a warning says so."
 KERAS_FOLDER = (
     "It writes a directory of Keras' own format, which TensorFlow cannot load."
 )
+KERAS_ENDING = 'Give the path the ending ".keras".'
+KERAS_NAME_FIRST = "The name comes first, as in Keras 2; it is taken, with a warning."
+
+# Arguments of Keras 2 that unisono takes, by class or method -> what happens.
+KERAS_TAKEN = {
+    "Optimizer": {"lr": "It is taken for learning_rate=, with a warning."},
+    "Optimizer.apply_gradients": {
+        "experimental_aggregate_gradients": (
+            "With False every replica applies its own gradients, which must be equal."
+        ),
+        "name": "The name has no effect.",
+        "skip_gradients_aggregation": (
+            "With True every replica applies its own gradients, which must be equal."
+        ),
+    },
+    "Model.save_weights": {
+        "options": "The options have no effect.",
+        "save_format": KERAS_WEIGHTS,
+    },
+    "Trainer.compile": {"per_replica": "It is unisono's own."},
+    "ModelCheckpoint": {"options": "The options have no effect."},
+}
 
 # Functions of Keras that return a model.
 KERAS_MODELS = frozenset(
@@ -263,7 +276,6 @@ KERAS_KEPT = {
 
 # Arguments of Keras 2 that Keras 3's classes do not take -> what to write.
 KERAS_ARGUMENTS = {
-    "lr": "Write learning_rate=.",
     "decay": "Use a schedule: keras.optimizers.schedules.InverseTimeDecay.",
     "period": 'Use save_freq="epoch".',
     "epsilon": "Write min_delta=.",

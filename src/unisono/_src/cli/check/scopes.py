@@ -187,7 +187,8 @@ class Use:
             ``"unknown"`` if it cannot be told.
         call: the arguments, if it is called.
         told: for an unknown use, why it is one.
-        compiled: whether it stands in a function that is compiled.
+        where: ``"compiled"`` in a function that is compiled, ``"hosted"`` in one that a
+            dataset calls.
         may_be_own: whether a member may be the program's own.
     """
 
@@ -197,7 +198,7 @@ class Use:
     kind: str
     call: CallArguments | None = None
     told: str = ""
-    compiled: bool = False
+    where: str = ""
     may_be_own: bool = False
 
 

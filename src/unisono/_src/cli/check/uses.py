@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import collections
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import final
 
 from unisono._src.cli.check import rows
@@ -142,7 +142,7 @@ class _StatementReader:
         self._look_into(node)
         self._reader.place.branches -= 1
 
-    def _run_branches(self, node: ast.If | ast.While | ast.For | ast.AsyncFor) -> None:
+    def _run_branches(self, node: ast.While | ast.For | ast.AsyncFor) -> None:
         self._reader.place.branches += 1
         self._run(node.body)
         self._run(node.orelse)
@@ -150,7 +150,17 @@ class _StatementReader:
 
     def _If(self, node: ast.If) -> None:
         self._reader.tell_control("if", node, self._reader.eval(node.test))
-        self._run_branches(node)
+        scope = self._reader.place.scope
+        # Where the program asks for the class of a value, it is what the tree says, or
+        # an object of that class.
+        asked = {name: scope.find(name) for name in _asked_names(node.test)}
+        scope.names |= dict.fromkeys(asked, NONE)
+        self._reader.place.branches += 1
+        self._run(node.body)
+        for name, values in asked.items():
+            scope.names[name] |= values or NONE
+        self._run(node.orelse)
+        self._reader.place.branches -= 1
 
     def _While(self, node: ast.While) -> None:
         self._reader.tell_control("while", node, self._reader.eval(node.test))
@@ -173,7 +183,9 @@ class _StatementReader:
     def _Return(self, node: ast.Return) -> None:
         if node.value is not None:
             values = self._reader.eval(node.value)
-            found = frozenset(v for v in values if v.kind in ("object", "path"))
+            found = frozenset(
+                v for v in values if v.kind in ("local", "object", "path")
+            )
             function, returned = self._reader.place.function, self._facts.returned
             returned[function] = returned.get(function, NONE) | found
 
@@ -308,6 +320,8 @@ class _StatementReader:
     def _import_keras(self, alias: ast.alias, module: str) -> None:
         if alias.name == "*":
             self._reader.stars.append(module)
+        elif alias.name in TENSORFLOW_NAMES:
+            self._import_own(alias, NONE)
         else:
             whole = f"{module}.{alias.name}"
             self._reader.note(alias, alias.name, whole, "import")
@@ -440,6 +454,16 @@ class _StatementReader:
 def _key(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     """Returns the key of a function of the program."""
     return f"{function.name} {id(function)}"
+
+
+def _asked_names(test: ast.expr) -> Iterator[str]:
+    """Yields the names whose classes a condition asks for."""
+    tests = test.values if isinstance(test, ast.BoolOp) else [test]
+    for each in tests:
+        called = getattr(getattr(each, "func", None), "id", "")
+        asked = [*getattr(each, "args", ()), None][0]
+        if called == "isinstance" and isinstance(asked, ast.Name):
+            yield asked.id
 
 
 def _texts(node: ast.expr) -> frozenset[str] | None:

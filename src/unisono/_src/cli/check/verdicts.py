@@ -22,6 +22,11 @@ SAME, DIFFERS, RENAMED, UNKNOWN, MISSING = (
 ORDER = (SAME, DIFFERS, RENAMED, UNKNOWN, MISSING)
 
 
+# How paths end that Keras saves to.
+_OF_MODELS = (".keras", ".h5", ".hdf5")
+_OF_WEIGHTS = (".weights.h5", ".weights.json")
+
+
 @final
 @dataclasses.dataclass(frozen=True)
 class Verdict:
@@ -69,7 +74,7 @@ def judge(use: Use) -> Verdict:
     if use.kind == "package":
         return Verdict(use, MISSING, rows.OTHER_PACKAGES[use.path])
     is_member = use.kind == "object"
-    status, told, new = _judge_path(use.path, is_member, use.call, use.compiled)
+    status, told, new = _judge_path(use.path, is_member, use.call, use.where)
     is_set = isinstance(getattr(use.node, "ctx", None), ast.Store)
     if is_member and is_set and status == MISSING and _class_above(use.path):
         return Verdict(use, DIFFERS, "It can be set, and has no effect here.")
@@ -79,7 +84,7 @@ def judge(use: Use) -> Verdict:
 # Most uses are like others; a program may have any number that are not.
 @functools.lru_cache(maxsize=20_000)
 def _judge_path(
-    path: str, is_member: bool, call: CallArguments | None, is_compiled: bool
+    path: str, is_member: bool, call: CallArguments | None, where: str
 ) -> tuple[str, str, str]:
     # In this order: private names; Keras, which is read from its own source; names that
     # are not here; calls that do not fit; names that differ.
@@ -103,7 +108,7 @@ def _judge_path(
     for each in package_names.public_paths(path):
         first, told = package_names.everyday_difference(each)
         told = rows.DIFFERENCES.get(each) or told
-        weight, told = conditions.weigh(first, told, call, is_compiled)
+        weight, told = conditions.weigh(first, told, call, where)
         if weight != conditions.SILENT:
             return MISSING if weight == conditions.FAILS else DIFFERS, told, ""
     return SAME, "", ""
@@ -189,7 +194,7 @@ def _judge_keras(
         return UNKNOWN, "Keras is not installed here: pip install 'unisono[keras]'."
     if is_member:
         return _judge_keras_member(keras, path, call)
-    told = _find_change(path)
+    told = _find_change(path, call)
     if told is not None:
         return told
     moved = _find_new_path(path)
@@ -197,10 +202,9 @@ def _judge_keras(
         return _judge_keras_below(keras, moved)
     definition = keras.find(moved)
     if definition is not None and call is not None:
-        refused = _find_refusal(keras, definition, call)
-        refused = refused or _find_wrong_ending(definition.node.name, call)
-        if refused:
-            return MISSING, refused
+        judged = _judge_keras_function(keras, definition, call)
+        if judged[0] != SAME:
+            return judged
     difference = rows.DIFFERENCES.get(path, "")
     if call is not None and ".optimizers." in path and "decay" in call.keywords:
         difference = f"`decay` is ignored. {rows.KERAS_ARGUMENTS['decay']}"
@@ -212,6 +216,9 @@ def _judge_keras_below(keras: keras_names.Keras, path: str) -> tuple[str, str]:
     definition = keras.find(path.rpartition(".")[0])
     if definition is not None and isinstance(definition.node, ast.ClassDef):
         return _judge_keras_member(keras, path, None)
+    above, _, name = path.rpartition(".")
+    if above == "keras.backend" and keras.has(f"keras.ops.{name}"):
+        return MISSING, f"Write keras.ops.{name}; its arguments may be others."
     return MISSING, "Keras 3 has no such name."
 
 
@@ -242,15 +249,64 @@ def _judge_keras_call(
 ) -> tuple[str, str]:
     """Returns the verdict on the call of a method of Keras."""
     names, passed = keras_names.find_parameters(method)
-    told = None if passed else _find_unknown_argument(names, call)
+    owners = {f"{cls}.{method.name}" for cls in members.classes}
+    status, told = _judge_arguments(None if passed else names, owners, call)
+    if status == MISSING:
+        return status, told
+    ending = _ending(call)
     if method.name == "add_weight" and call.text("", 0).startswith("'"):
-        told = "Write name= before the name: Keras 3 takes the shape first."
-    for cls in sorted(members.classes):
-        member = f"{cls}.{method.name}"
-        told = told or _find_wrong_ending(member, call)
-        if not told and member == "Model.save" and "." not in _ending(call):
-            return (DIFFERS, rows.KERAS_FOLDER) if _ending(call) else (SAME, "")
-    return (MISSING, told) if told else (SAME, "")
+        return DIFFERS, rows.KERAS_NAME_FIRST
+    if "Model.save" in owners and ending and not ending.endswith(_OF_MODELS):
+        is_folder = "." not in ending or ending.endswith(".tf")
+        return (
+            (DIFFERS, rows.KERAS_FOLDER) if is_folder else (MISSING, rows.KERAS_ENDING)
+        )
+    is_other = ending and not ending.endswith(_OF_WEIGHTS)
+    if "Model.save_weights" in owners and is_other:
+        return DIFFERS, rows.KERAS_WEIGHTS
+    return status, told
+
+
+def _judge_keras_function(
+    keras: keras_names.Keras, definition: keras_names.Definition, call: CallArguments
+) -> tuple[str, str]:
+    """Returns the verdict on the call of a class or function of Keras."""
+    owners = frozenset({definition.node.name})
+    if isinstance(definition.node, ast.ClassDef):
+        owners = keras.members(definition).classes
+    # It has no rate of its own.
+    if "LossScaleOptimizer" in owners:
+        owners -= {"Optimizer"}
+    if definition.node.name == "LegacyOptimizerWarning":
+        return MISSING, "Keras 3 has no legacy optimizers. Leave out `legacy.`."
+    judged = _judge_arguments(keras.find_accepted(definition), owners, call)
+    ending = _ending(call)
+    if judged[0] == MISSING or "ModelCheckpoint" not in owners or not ending:
+        return judged
+    if call.text("save_weights_only", 4) == "True":
+        return judged if ending.endswith(_OF_WEIGHTS) else (DIFFERS, rows.KERAS_WEIGHTS)
+    return judged if ending.endswith(_OF_MODELS) else (DIFFERS, rows.KERAS_FOLDER)
+
+
+def _judge_arguments(
+    names: frozenset[str] | None, owners: Iterable[str], call: CallArguments
+) -> tuple[str, str]:
+    """Returns the verdict on the arguments of a call of Keras.
+
+    Args:
+        names: those that Keras takes; None if any.
+        owners: the function that is called, or the class and what it derives from.
+        call: the arguments.
+    """
+    taken: dict[str, str] = {}
+    for owner in owners:
+        taken |= rows.KERAS_TAKEN.get(owner, {})
+    others = [name for name in call.keywords if names is not None and name not in names]
+    for name in others:
+        if name not in taken:
+            told = rows.KERAS_ARGUMENTS.get(name, "Leave it out.")
+            return MISSING, f"Keras 3 does not take the argument `{name}`. {told}"
+    return (DIFFERS, taken[others[0]]) if others else (SAME, "")
 
 
 def _ending(call: CallArguments) -> str:
@@ -259,18 +315,7 @@ def _ending(call: CallArguments) -> str:
     return text[1:].rpartition("/")[2] if text.startswith("'") else ""
 
 
-def _find_wrong_ending(name: str, call: CallArguments) -> str | None:
-    """Returns what to write if a function of Keras does not take a path's ending."""
-    endings, told = rows.KERAS_ENDINGS.get(name, ((), ""))
-    ending = _ending(call)
-    if name == "ModelCheckpoint" and call.text("save_weights_only", 4) == "True":
-        endings = (".weights.h5",)
-    # `save` takes a path without an ending.
-    is_right = ending.endswith(endings) or (name == "Model.save" and "." not in ending)
-    return None if not told or not ending or is_right else told
-
-
-def _find_change(path: str) -> tuple[str, str] | None:
+def _find_change(path: str, call: CallArguments | None) -> tuple[str, str] | None:
     """Returns the verdict on a name that `unisono.keras` itself treats, or None."""
     below = path.removeprefix("keras.")
     parts = below.split(".")
@@ -279,6 +324,8 @@ def _find_change(path: str) -> tuple[str, str] | None:
         if known in keras_renames.TOLD:
             return MISSING, keras_renames.TOLD[known]
         if known in keras_renames.OWN:
+            if call is not None and call.text("histogram_freq", 1) not in ("", "0"):
+                return DIFFERS, "Histograms are not written, and a warning says so."
             difference = rows.DIFFERENCES.get(path, "")
             return (DIFFERS, difference) if difference else (SAME, "")
     above, _, name = below.rpartition(".")
@@ -293,24 +340,6 @@ def _find_new_path(path: str) -> str:
     if above not in keras_renames.MOVED:
         return path
     return f"keras.{keras_renames.MOVED[above]}.{name}"
-
-
-def _find_refusal(
-    keras: keras_names.Keras, definition: keras_names.Definition, call: CallArguments
-) -> str | None:
-    """Returns why Keras does not take an argument, or None."""
-    if definition.node.name == "LegacyOptimizerWarning":
-        return "Keras 3 has no legacy optimizers. Leave out `legacy.`."
-    names = keras.find_accepted(definition)
-    return None if names is None else _find_unknown_argument(names, call)
-
-
-def _find_unknown_argument(names: frozenset[str], call: CallArguments) -> str | None:
-    for name in call.keywords:
-        if name not in names:
-            told = rows.KERAS_ARGUMENTS.get(name, "Leave it out.")
-            return f"Keras 3 does not take the argument `{name}`. {told}"
-    return None
 
 
 def result(path: str, is_call: bool) -> str | None:

@@ -20,7 +20,7 @@ with strategy.scope():
     loss_object = tf.keras.losses.SparseCategoricalCrossentropy(
         from_logits=True, reduction=tf.keras.losses.Reduction.NONE)
     accuracy = tf.keras.metrics.SparseCategoricalAccuracy(name="accuracy")
-    optimizer = tf.keras.optimizers.Adam(lr=1e-3)  #: missing learning_rate
+    optimizer = tf.keras.optimizers.Adam(lr=1e-3)  #: differs learning_rate
     checkpoint = tf.train.Checkpoint(optimizer=optimizer, model=model)
 
 

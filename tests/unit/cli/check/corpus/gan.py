@@ -61,4 +61,4 @@ for epoch in range(2):
         train_step(batch)
     print(epoch, time.time() - start, generator(seed, training=False).shape)
 generator.save_weights(os.path.join("out", "generator.weights.h5"))
-generator.save_weights("out/generator.tf")  #: missing .weights.h5
+generator.save_weights("out/generator.tf")  #: differs .weights.h5

@@ -16,6 +16,6 @@ class Twice(layers.Layer):
         return 2 * inputs
 
 
-old = keras.optimizers.SGD(lr=0.1)  #: missing learning_rate
+old = keras.optimizers.SGD(lr=0.1)  #: differs learning_rate
 print(keras.__version__, keras.backend.backend())
 print(keras.layers.CuDNNGRU)  #: missing

@@ -8,7 +8,7 @@ class F1(metrics.Metric):
     def __init__(self, name="f1", **kwargs):
         super().__init__(name=name, **kwargs)
         self.tp = self.add_weight(name="tp", initializer="zeros")
-        self.fp = self.add_weight("fp", initializer="zeros")  #: missing name=
+        self.fp = self.add_weight("fp", initializer="zeros")  #: differs name
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         y_pred = tf.cast(y_pred > 0.5, self.dtype)

@@ -30,7 +30,7 @@ def dataset_fn(context):
 
 data = strategy.distribute_datasets_from_function(dataset_fn)
 with strategy.scope():
-    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model = tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1)])
     step = tf.Variable(0, aggregation=tf.VariableAggregation.SUM, synchronization=tf.VariableSynchronization.ON_READ)
     checkpoint = tf.train.Checkpoint(model=model, step=step)
 handler = tf.distribute.experimental.PreemptionCheckpointHandler(resolver, checkpoint, "/tmp/c")  #: differs

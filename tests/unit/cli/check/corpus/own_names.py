@@ -52,6 +52,7 @@ print(data.label, type(data).__name__, data.__len__())
 step = tf.function(lambda x: x + 1)
 step.calls = 0
 step.calls += 1
+net.compile("sgd", "mse")
 history = net.fit(tf.ones([2, 3]), tf.ones([2, 3]))
 print(history.history, step.__name__)
 

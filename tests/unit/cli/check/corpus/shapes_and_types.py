@@ -26,8 +26,9 @@ long = tf.constant([1, 2], dtype=tf.int64)  #: differs 64
 wide = tf.constant(np.pi, tf.float64)  #: differs 64
 plain = tf.constant([1.0, 2.0])
 added = plain + tf.constant([1.0, 2.0])
-listed = plain * [1.0, 2.0]  #: missing tf.constant
-equal = plain == [1.0, 2.0]  #: missing tf.constant
+listed = plain * [1.0, 2.0]
+equal = plain == [1.0, 2.0]
+flat = tf.reshape(x, x.shape[:-2] + [24])  #: missing list(
 total = tf.cast(x, tf.int64)  #: differs
 half = tf.cast(x, tf.float16), tf.cast(x, "float32"), tf.cast(x, dtype=tf.bfloat16)
 spots = tf.where(x > 0)  #: differs int32

@@ -25,7 +25,7 @@ def main_fun(args, ctx):
         model.compile(
             loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             optimizer=tf.keras.optimizers.SGD(learning_rate=0.001), metrics=["accuracy"])
-    callbacks = [tf.keras.callbacks.ModelCheckpoint(  #: missing .weights.h5
+    callbacks = [tf.keras.callbacks.ModelCheckpoint(  #: differs .weights.h5
         filepath=args.model_dir + "/weights-{epoch:04d}", save_weights_only=True)]
     tf.io.gfile.makedirs(args.model_dir)
     model.fit(data, epochs=args.epochs, steps_per_epoch=100, callbacks=callbacks)

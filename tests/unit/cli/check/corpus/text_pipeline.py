@@ -38,6 +38,6 @@ chars = tf.strings.unicode_split("héllo", "UTF-8")  #: missing
 grams = tf.strings.ngrams(words, 2)  #: missing
 hashed = tf.strings.to_hash_bucket_fast(words, 100)
 print(tf.strings.as_string(hashed), tf.io.decode_csv("1,2", [0.0, 0.0]))
-print(tf.compat.as_str(b"x"), tf.compat.as_bytes("y"), tf.compat.as_text(b"z"))  #: missing
+far = tf.edit_distance(hashed, hashed)  #: missing
 ragged = tf.ragged.constant([[1], [2, 3]])  #: missing Pad
 print(ragged.to_tensor())

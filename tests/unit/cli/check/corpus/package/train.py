@@ -24,7 +24,7 @@ class Net(Base):
 
 net = Net()
 net.set_up("/tmp")
-net.compile(common.keras.optimizers.Adam(lr=0.1))  #: missing learning_rate
+net.compile(common.keras.optimizers.Adam(lr=0.1))  #: differs learning_rate
 net.fit(common.tf.zeros([3, 1]), common.tf.zeros([3, 1]))
 print(net.folder, net.ckpt.save("/tmp/x"), common.log.name)
 common.tf.lite.TFLiteConverter.from_keras_model(net)  #: missing
