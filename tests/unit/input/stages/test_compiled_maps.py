@@ -112,3 +112,9 @@ def test_results_of_other_types_than_without_the_option_are_refused():
         list(compiled(numbers.map(lambda x: x / 255.0)))
     with pytest.raises(ValueError, match=r"returns float64\[\] there, and float32"):
         list(compiled(numbers.map(lambda x: 1.5)))
+
+
+def test_random_numbers_that_are_the_same_twice_are_noticed():
+    numbers = tf.data.Dataset.range(4)
+    with pytest.raises(ValueError, match="draws random numbers"):
+        list(compiled(numbers.map(lambda x: x + int(np.random.rand() > 2))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import random
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -18,6 +19,12 @@ from unisono._src.input.stages import dataset_options, map_processes, mapping
 _OPTION = "The option compiled_maps"
 
 
+def _draws() -> tuple[object, ...]:
+    """Returns what changes when Python's or NumPy's own generator draws a number."""
+    name, words, *rest = np.random.get_state(legacy=True)
+    return random.getstate(), name, words.tobytes(), *rest
+
+
 @final
 class _Program:
     """A function of one element as a program for many.
@@ -29,9 +36,12 @@ class _Program:
 
     def __init__(self, fn: Callable[..., Any], batch: object) -> None:
         self._fn = fn
+        before = _draws()
         traced = [self._trace(batch) for _ in range(2)]
-        # Random numbers and what the function counts are constants of a trace.
-        if not jaxpr_equality.is_same(*traced) or traced[0].effects:
+        # Random numbers and what the function counts are constants of a trace. Two
+        # random ones may be the same.
+        is_same = jaxpr_equality.is_same(*traced) and before == _draws()
+        if not is_same or traced[0].effects:
             raise ValueError(
                 f"{_OPTION} is for functions that always compute the same; "
                 f"{self._name()} draws random numbers, prints, or depends on a value "
