@@ -171,3 +171,14 @@ def test_a_product_of_matrices_keeps_bfloat16():
     matrix = np.eye(2).astype(tf.bfloat16)
     found = next(iter(tf.data.Dataset.from_tensors(matrix).map(lambda x: x @ x)))
     assert found.dtype == tf.bfloat16 and found.tolist() == matrix.tolist()
+
+
+def test_quotients_by_zero_are_infinite_without_a_warning():
+    def function(x):
+        return 1.0 / x, x / 0.0, x // 0.0, x % 0.0, x**-1.0, tf.cast(x, tf.int32) / 0
+
+    given = np.zeros(2, np.float32)
+    with np.errstate(all="raise"):
+        found = next(iter(tf.data.Dataset.from_tensors(given).map(function)))
+    assert np.isinf(found[0]).all() and np.isinf(found[4]).all()
+    assert all(np.isnan(found[i]).all() for i in (1, 2, 3, 5))

@@ -28,7 +28,8 @@ from unisono._src.execution import (
     unchanged_arguments,
 )
 from unisono._src.execution.concrete_function import ConcreteFunction
-from unisono._src.foundation import ambient, public_names
+from unisono._src.foundation import ambient, nest, public_names
+from unisono._src.foundation.tensorflow_names import host_bodies
 from unisono._src.machines import forks
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
@@ -154,6 +155,8 @@ class Function(Generic[_P, _R_co]):
         self._concrete: dict[Any, ConcreteFunction] = {}
         # Whether the function runs on the host, because a trace has shown that it must.
         self._is_host = False
+        # Whether a call in a dataset's function has given arrays of JAX.
+        self._computes_with_jax = False
         self._traces = 0
         # Whether variables may no longer be created: a trace has succeeded.
         self._has_created = False
@@ -193,8 +196,11 @@ class Function(Generic[_P, _R_co]):
 
     def _call(self, args: _Args, kwargs: _Kwargs, is_concrete: bool = False) -> _R_co:
         """Run a call that is not like the last one, and remember it if it is usual."""
+        is_host = self._may_run_in_dataset(args, kwargs) and not is_concrete
         if self.input_signature is not None:
-            args, kwargs = self._apply_signature(args, kwargs)
+            args, kwargs = self._apply_signature(args, kwargs, is_host)
+        if is_host:
+            return self._run_in_dataset(args, kwargs)
         frame = ambient.current()
         if not is_clean() or _is_inlined(frame):
             # A program is being traced, or a replica runs: take part in that.
@@ -243,10 +249,32 @@ class Function(Generic[_P, _R_co]):
     def _parameters(self) -> inspect.Signature:
         return inspect.signature(self.python_function)
 
-    def _apply_signature(self, args: _Args, kwargs: _Kwargs) -> Any:
+    def _apply_signature(
+        self, args: _Args, kwargs: _Kwargs, is_host: bool = False
+    ) -> Any:
         """Return the arguments in the order of the parameters, as the specs say."""
         assert self.input_signature is not None
-        return signature.apply(self._parameters, args, kwargs, self.input_signature)
+        wanted = self.input_signature
+        return signature.apply(self._parameters, args, kwargs, wanted, is_host)
+
+    def _may_run_in_dataset(self, args: _Args, kwargs: _Kwargs) -> bool:
+        """Whether a dataset's function makes this call, with numbers of the host."""
+        return (
+            ambient.is_in_dataset()
+            and not self._computes_with_jax
+            and is_clean()
+            and host_bodies.are_of_host(nest.leaves([args, kwargs]))
+        )
+
+    def _run_in_dataset(self, args: _Args, kwargs: _Kwargs) -> _R_co:
+        """Run the Python function on the host, as a part of the dataset's function.
+
+        One that computes with variables or arrays of JAX is compiled from then on.
+        """
+        result = self._run_as_python(args, kwargs)
+        if not host_bodies.are_of_host(nest.leaves([result])):
+            self._computes_with_jax = True
+        return result
 
     # Taking elements from iterators, and running on the host; see `host_inputs`.
 

@@ -29,7 +29,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.execution.specs import PerReplicaSpec, TensorSpec
-from unisono._src.foundation import jax_internals, jax_types, nest, wide_numbers
+from unisono._src.foundation import (
+    host_numbers,
+    host_types,
+    jax_internals,
+    jax_types,
+    nest,
+    wide_numbers,
+)
 from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames, reading, variables
@@ -322,15 +329,23 @@ def apply(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     input_signature: Sequence[Any],
+    is_host: bool = False,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return arguments as arrays, once they match an `input_signature`.
+
+    Args:
+        parameters: the parameters of the function.
+        args: the arguments.
+        kwargs: the arguments with names.
+        input_signature: a spec, or a structure of them, for each.
+        is_host: whether they become arrays of NumPy's; see `apply_specs`.
 
     Raises:
         TypeError: an argument is missing, is one too many, or does not match.
     """
     bound = _bind(parameters, args, kwargs, input_signature)
     given = (*bound.args, *bound.kwargs.values())
-    found = apply_specs(given, input_signature)
+    found = apply_specs(given, input_signature, is_host)
     count = len(bound.args)
     return found[:count], dict(zip(bound.kwargs, found[count:], strict=True))
 
@@ -375,8 +390,15 @@ def _is_equal(value: object, default: object) -> bool:
     return type(value) in _SCALARS and type(value) is type(default) and value == default
 
 
-def apply_specs(args: Sequence[Any], input_signature: Sequence[Any]) -> tuple[Any, ...]:
+def apply_specs(
+    args: Sequence[Any], input_signature: Sequence[Any], is_host: bool = False
+) -> tuple[Any, ...]:
     """Return arguments converted to arrays, once they match an `input_signature`.
+
+    Args:
+        args: the arguments.
+        input_signature: a spec, or a structure of them, for each.
+        is_host: whether they become arrays of NumPy's, with their numbers of 64 bits.
 
     Raises:
         TypeError: the number of arguments, a shape or an element type is wrong.
@@ -388,7 +410,7 @@ def apply_specs(args: Sequence[Any], input_signature: Sequence[Any]) -> tuple[An
             "spec of the input_signature."
         )
     pairs = enumerate(zip(args, input_signature, strict=True))
-    return tuple(_apply_spec(a, s, f"argument {i}") for i, (a, s) in pairs)
+    return tuple(_apply_spec(a, s, f"argument {i}", is_host) for i, (a, s) in pairs)
 
 
 def _check_parts(value: object, spec: PerReplicaSpec, where: str) -> None:
@@ -404,13 +426,13 @@ def _check_parts(value: object, spec: PerReplicaSpec, where: str) -> None:
         raise TypeError(f"{where} has the parts {told}, which do not match {spec}.")
 
 
-def _apply_spec(value: object, spec: object, where: str) -> Any:
+def _apply_spec(value: object, spec: object, where: str, is_host: bool) -> Any:
     """Return one argument as an array, once it matches its spec."""
     if nest.is_nested(spec):
         # A spec in a list may describe a tuple; `zip` compares the lengths then.
         nest.check_same(spec, value, 0) if type(spec) is type(value) else None
         parts = [
-            _apply_spec(v, s, where)
+            _apply_spec(v, s, where, is_host)
             for v, s in zip(nest.children(value), nest.children(spec), strict=True)
         ]
         return nest.rebuild(value, parts)
@@ -424,13 +446,30 @@ def _apply_spec(value: object, spec: object, where: str) -> Any:
     if spec.dtype.kind == "O":
         value = np.asarray(value, object)
     elif not isinstance(value, jax.Array):
-        value = wide_numbers.as_jax(value, jax_types.usable_type(spec.dtype), where)
+        _check_kind(value, spec, where)
+        if is_host:
+            value = host_numbers.to_host_array(np.asarray(value, spec.dtype))
+        else:
+            value = wide_numbers.as_jax(value, jax_types.usable_type(spec.dtype), where)
     if not spec.is_compatible_with(value):
         raise TypeError(
             f"{where} of shape {value.shape} and type {value.dtype} does not match the "
             f"input_signature {spec}."
         )
     return value
+
+
+def _check_kind(value: object, spec: TensorSpec, where: str) -> None:
+    """Raise `TypeError` if numbers would be cut off, or an element changes its type."""
+    if not isinstance(value, (bool, int, float, complex, np.ndarray, np.generic)):
+        return
+    found = np.asarray(value).dtype
+    is_kept = host_types.is_tensor(value) and found != spec.dtype
+    if is_kept or not host_types.can_hold(spec.dtype, found):
+        raise TypeError(
+            f"{where} of type {found} does not match the input_signature {spec}. "
+            f"Convert it first, as in unisono.cast(x, unisono.{spec.dtype})."
+        )
 
 
 # Results.

@@ -127,8 +127,8 @@ def current() -> Frame:
 
 
 def is_root() -> bool:
-    """Return whether the running code is outside every strategy and program."""
-    return _local.frame is ROOT
+    """Return whether the running code is outside every strategy, program and dataset."""
+    return _local.frame is ROOT and not _local.is_in_dataset
 
 
 def is_in_dataset() -> bool:

@@ -41,6 +41,21 @@ class _Row(NamedTuple):
     of_integers: _Compute | None = None
 
 
+def _quietly(compute: _Compute) -> _Compute:
+    """Returns a function whose results may be infinite or NaN, as in TensorFlow.
+
+    NumPy would warn of them, which it is not asked about where it has no cause to.
+    """
+
+    def compute_quietly(x: Any, y: Any) -> Any:
+        if type(y) is float and y:
+            return compute(x, y)
+        with np.errstate(all="ignore"):
+            return compute(x, y)
+
+    return compute_quietly
+
+
 def _quotient(x: np.ndarray, y: np.ndarray) -> Any:
     wide = np.float32 if x.dtype.itemsize <= 2 else np.float64
     return np.divide(x, y, dtype=wide)
@@ -59,7 +74,7 @@ def _divide_whole(compute: _Compute) -> _Compute:
             raise errors.InvalidArgumentError("Integer division by zero.")
         return compute(x, y)
 
-    return divide
+    return _quietly(divide)
 
 
 def _integer_power(x: np.ndarray, y: np.ndarray) -> Any:
@@ -84,12 +99,12 @@ _BINARY = {
     "add": _Row("add", _NUMBERS + "O", np.add),
     "sub": _Row("subtract", _NUMBERS, np.subtract),
     "mul": _Row("multiply", "b" + _NUMBERS, np.multiply),
-    "truediv": _Row("truediv", _NUMBERS, np.divide, _quotient),
+    "truediv": _Row("truediv", _NUMBERS, _quietly(np.divide), _quietly(_quotient)),
     "floordiv": _Row(
-        "floordiv", _REAL, _floor_quotient, _divide_whole(np.floor_divide)
+        "floordiv", _REAL, _quietly(_floor_quotient), _divide_whole(np.floor_divide)
     ),
-    "mod": _Row("mod", _REAL, np.remainder, _divide_whole(np.remainder)),
-    "pow": _Row("pow", "ifc", np.power, _integer_power),
+    "mod": _Row("mod", _REAL, _quietly(np.remainder), _divide_whole(np.remainder)),
+    "pow": _Row("pow", "ifc", np.errstate(all="ignore")(np.power), _integer_power),
     "matmul": _Row("matmul", _NUMBERS, _matmul),
     "and": _Row("and", _WHOLE, np.bitwise_and),
     "or": _Row("or", _WHOLE, np.bitwise_or),

@@ -37,7 +37,7 @@ def test_a_compiled_map_gives_what_the_map_gives(size):
     check_close(flat(compiled(dataset)), flat(dataset))
 
 
-def test_the_function_is_called_twice_for_each_size_of_a_batch():
+def test_the_function_is_called_three_times_for_each_size_of_a_batch():
     calls = []
 
     def noted(x, y):
@@ -48,7 +48,8 @@ def test_the_function_is_called_twice_for_each_size_of_a_batch():
     dataset.element_spec  # noqa: B018
     calls.clear()
     assert len(list(dataset)) == 5
-    assert len(calls) == 2
+    # Once on the host, whose types count, and twice to compare what it computes.
+    assert len(calls) == 3
 
 
 def test_numbers_of_64_bits_keep_their_type():
@@ -103,3 +104,17 @@ def test_the_description_says_that_a_map_is_compiled():
     batches = compiled(source().map(scaled).batch(8))
     told = strategy.experimental_distribute_dataset(batches).describe().functions
     assert "Map(scaled) compiled, for many elements at once" in told
+
+
+def test_results_of_other_types_than_without_the_option_are_refused():
+    numbers = tf.data.Dataset.from_tensor_slices(np.array([51, 3], np.uint8))
+    with pytest.raises(TypeError, match=r"Cannot convert 255\.0"):
+        list(compiled(numbers.map(lambda x: x / 255.0)))
+    with pytest.raises(ValueError, match=r"returns float64\[\] there, and float32"):
+        list(compiled(numbers.map(lambda x: 1.5)))
+
+
+def test_random_numbers_that_are_the_same_twice_are_noticed():
+    numbers = tf.data.Dataset.range(4)
+    with pytest.raises(ValueError, match="draws random numbers"):
+        list(compiled(numbers.map(lambda x: x + int(np.random.rand() > 2))))

@@ -153,3 +153,14 @@ def test_images_that_a_format_does_not_have_are_refused():
         tf.io.encode_jpeg(np.zeros((2, 2, 3), np.uint8), format="cmyk")
     with pytest.raises(tf.errors.InvalidArgumentError, match="compression"):
         tf.io.encode_png(np.zeros((2, 2, 3), np.uint8), compression=10)
+
+
+def test_a_png_file_without_its_palette_is_refused():
+    file = io.BytesIO()
+    Image.fromarray(np.zeros((2, 2), "uint8")).convert("P").save(file, "PNG")
+    whole = file.getvalue()
+    start = whole.index(b"PLTE") - 4
+    end = start + 12 + int.from_bytes(whole[start : start + 4], "big")
+    assert tf.io.decode_png(whole).shape == (2, 2, 3)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="palette"):
+        tf.io.decode_png(whole[:start] + whole[end:])

@@ -165,3 +165,13 @@ def test_lines_are_decoded_one_by_one_or_in_batches(path):
     (two,) = lines.batch(9).map(decode).as_numpy_iterator()
     for a, b in zip(one, two, strict=True):
         assert a.dtype == b.dtype and a.tolist() == b.tolist()
+
+
+def test_a_column_of_empty_fields_is_text(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("a,b,c\n1,,NA\n2,,NA\n")
+    table = tf.data.experimental.make_csv_dataset(
+        path, 2, shuffle=False, na_value="NA", num_epochs=1
+    )
+    found = {name: x.tolist() for name, x in next(iter(table)).items()}
+    assert found == {"a": [1, 2], "b": [b"", b""], "c": [b"", b""]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import random
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -18,6 +19,12 @@ from unisono._src.input.stages import dataset_options, map_processes, mapping
 _OPTION = "The option compiled_maps"
 
 
+def _draws() -> tuple[object, ...]:
+    """Returns what changes when Python's or NumPy's own generator draws a number."""
+    name, words, *rest = np.random.get_state(legacy=True)
+    return random.getstate(), name, words.tobytes(), *rest
+
+
 @final
 class _Program:
     """A function of one element as a program for many.
@@ -29,9 +36,12 @@ class _Program:
 
     def __init__(self, fn: Callable[..., Any], batch: object) -> None:
         self._fn = fn
+        before = _draws()
         traced = [self._trace(batch) for _ in range(2)]
-        # Random numbers and what the function counts are constants of a trace.
-        if not jaxpr_equality.is_same(*traced) or traced[0].effects:
+        # Random numbers and what the function counts are constants of a trace. Two
+        # random ones may be the same.
+        is_same = jaxpr_equality.is_same(*traced) and before == _draws()
+        if not is_same or traced[0].effects:
             raise ValueError(
                 f"{_OPTION} is for functions that always compute the same; "
                 f"{self._name()} draws random numbers, prints, or depends on a value "
@@ -78,6 +88,20 @@ class _Program:
         )
         return elements.map_leaves(lambda _: next(rows), self._made)
 
+    def check(self, wanted: object, made: object) -> None:
+        """Raises `ValueError` unless results have the shape and type of the host's."""
+        pairs = zip(elements.leaves(wanted), elements.leaves(made), strict=True)
+        for one, many in pairs:
+            told = elements.as_array(one)
+            if (told.dtype, told.shape) != (many.dtype, many.shape[1:]):
+                raise ValueError(
+                    f"{_OPTION} gives what JAX computes: {self._name()} returns "
+                    f"{many.dtype}{list(many.shape[1:])} there, and "
+                    f"{told.dtype}{list(told.shape)} without the option. Convert the "
+                    "result, as in unisono.cast(x, unisono.float32), or leave the "
+                    "option out."
+                )
+
 
 @final
 class _Compiled(cursors.FunctionCursor):
@@ -111,11 +135,21 @@ class _Compiled(cursors.FunctionCursor):
         key = tuple((path, x.shape, x.dtype) for path, x in leaves)
         cpu = jax.local_devices(backend="cpu")[0]
         # TensorFlow's types, on the host: the accelerator is for the training step.
+        if key in self._programs:
+            with jax.enable_x64(True), jax.default_device(cpu):
+                return self._programs[key](batch)
+        wanted = self._call_on_host(batch)
         with jax.enable_x64(True), jax.default_device(cpu):
-            program = self._programs.get(key)
-            if program is None:
-                program = self._programs[key] = _Program(self._fn, batch)
-            return program(batch)
+            program = _Program(self._fn, batch)
+            made = program(batch)
+        program.check(wanted, made)
+        self._programs[key] = program
+        return made
+
+    def _call_on_host(self, batch: object) -> object:
+        """Returns the result for the first element, or raises, as without the option."""
+        first = elements.map_leaves(operator.itemgetter(0), batch)
+        return elements.convert(mapping.call(self._fn, first))
 
 
 def run_as_asked(node: nodes.Node, options: dataset_options.Options) -> nodes.Node:

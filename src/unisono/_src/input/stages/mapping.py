@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import os
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, final
@@ -212,9 +213,10 @@ class _Threaded(ProcessBound, cursors.Cursor):
         self._stop()
         self._source.close()
 
-    def __del__(self) -> None:
+    def __del__(self, _is_ending: Any = sys.is_finalizing) -> None:
         pool = self._pool
-        if pool is not None:
+        # A default argument, as in `prefetch`: `sys` may be gone by then.
+        if pool is not None and not _is_ending():
             pool.shutdown(wait=False, cancel_futures=True)
 
 

@@ -51,6 +51,8 @@ def _read_with_pillow(contents: bytes, channels: int) -> np.ndarray:
     image: Any = PngImagePlugin.PngImageFile(io.BytesIO(contents))
     is_transparent = "transparency" in image.info
     if image.mode == "P":
+        if image.palette is None:
+            raise errors.InvalidArgumentError("it has no palette")
         image = image.convert("RGBA" if is_transparent else "RGB")
     elif channels == 4 and is_transparent:
         image = image.convert("RGBA")

@@ -287,10 +287,12 @@ def _find_defaults(
 ) -> list[object]:
     """Returns a default for each column, whose type holds all fields of rows.
 
+    A column of empty fields is text, as in TensorFlow.
+
     Raises:
         ValueError: a row has another number of fields.
     """
-    found = dict.fromkeys(columns, 0)
+    found, filled = dict.fromkeys(columns, 0), set[int]()
     for row in rows:
         if len(row) != width:
             raise ValueError(
@@ -298,18 +300,19 @@ def _find_defaults(
                 f"{width}: {row}."
             )
         for c in columns:
-            while not _may_have(found[c], row[c], missing):
+            if row[c] in ("", missing):
+                continue
+            filled.add(c)
+            while not _may_have(found[c], row[c]):
                 found[c] += 1
     types = (*_INFERRED, dtypes.string)
-    return [
-        "" if types[found[c]] == dtypes.string else types[found[c]].type(0)
-        for c in columns
-    ]
+    kinds = [types[found[c]] if c in filled else dtypes.string for c in columns]
+    return ["" if kind == dtypes.string else kind.type(0) for kind in kinds]
 
 
-def _may_have(rank: int, text: str, missing: str) -> bool:
+def _may_have(rank: int, text: str) -> bool:
     """Returns whether a type, by its rank, has a field."""
-    if rank == len(_INFERRED) or text in ("", missing):
+    if rank == len(_INFERRED):
         return True
     dtype = _INFERRED[rank]
     if not numbers.is_number(text.encode(), dtype):
