@@ -169,6 +169,59 @@ def test_flax_modules_train_with_the_same_numbers():
     assert difference(loop(sharded, count=16), wanted) < CLOSE
 
 
+def flax_step(strategy, tx):
+    """A step of a Flax model, its batch, and everything that it trains."""
+    import flax.nnx as nnx
+
+    with strategy.scope():
+        rngs = nnx.Rngs(0)
+        model = nnx.Sequential(
+            nnx.Linear(16, 32, rngs=rngs), jnp.tanh, nnx.Linear(32, 8, rngs=rngs)
+        )
+        optimizer = nnx.Optimizer(model, tx, wrt=nnx.Param)
+
+    @uni.function
+    def step(x):
+        def replica(x):
+            value, gradients = nnx.value_and_grad(lambda m: jnp.mean(m(x) ** 2))(model)
+            optimizer.update(model, gradients, value=jnp.float32(1))
+            return value
+
+        return strategy.reduce("MEAN", strategy.run(replica, args=(x,)), axis=None)
+
+    rows = np.random.default_rng(0).normal(size=(8, 2, 16)).astype(np.float32)
+    batch = strategy.experimental_distribute_values_from_function(
+        lambda context: jnp.asarray(rows[context.replica_id_in_sync_group])
+    )
+    return step, batch, lambda: jax.tree.leaves(nnx.state((model, optimizer)))
+
+
+@pytest.mark.feature("T01")
+@pytest.mark.parametrize("name", ["adam", "clipped", "adafactor"])
+def test_flax_optimizers_update_parts(name):
+    optax = pytest.importorskip("optax")
+    tx = {
+        "adam": optax.adam(0.01),
+        "clipped": optax.chain(optax.clip_by_global_norm(0.1), optax.sgd(0.1, 0.9)),
+        "adafactor": optax.adafactor(0.01, min_dim_size_to_factor=4),
+    }[name]
+
+    def found(strategy):
+        step, batch, state = flax_step(strategy, tx)
+        losses = [float(step(batch)) for _ in range(3)]
+        return (losses, [np.asarray(v) for v in state()]), step.lowered(batch).as_text()
+
+    names = machine.names(4)
+    wanted, _ = found(uni.distribute.MirroredStrategy(names))
+    own, text = found(over_replicas(4))
+    assert difference(own, wanted) < CLOSE
+    if name != "adafactor":
+        # Two kernels and a bias. No slot is gathered.
+        assert text.count("stablehlo.reduce_scatter") == 3
+        gathered = re.findall(r"stablehlo.all_gather.* -> tensor<(\w+)xf32>", text)
+        assert sorted(gathered) == ["16x32", "32", "32x8"]
+
+
 @pytest.mark.feature("T01")
 def test_an_estimator_minimizes_with_the_same_numbers(tmp_path):
     optax = pytest.importorskip("optax")

@@ -330,7 +330,7 @@ def test_integers_and_truth_values_are_gathered_too():
     def step():
         def replica():
             index = tf.distribute.get_replica_context().replica_id_in_sync_group
-            return jnp.where(mask, number * index, -number + jnp.asarray(index))
+            return jnp.where(mask.value(), number * index, -number + jnp.asarray(index))
 
         return strategy.experimental_local_results(strategy.run(replica))
 

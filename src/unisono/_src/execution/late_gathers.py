@@ -260,8 +260,11 @@ class _LateWalk:
             wanted = [uses.scatter_of(v) for v in eqn.outvars]
             if any(wanted) or any(isinstance(x, Late) for x in given):
                 return self.run(*called, self._hold_back(eqn, given), wanted)
-        if len(given) == 1 and isinstance(given[0], Late):
-            found = given[0].change(uses.jaxpr, eqn)
+        if given and isinstance(given[0], Late):
+            if len(given) == 1:
+                found = given[0].change(uses.jaxpr, eqn)
+            elif _cuts_own_part(uses, eqn, given[0]):
+                return [given[0].part]
         if found is not None:
             return [found]
         return equations.compute(uses.jaxpr, eqn, self.gather_all(given))
@@ -391,6 +394,29 @@ def _called_program(eqn: JaxprEqn) -> tuple[Jaxpr, Sequence[jax.Array]] | None:
     name = eqn.primitive.name
     found = equations.called_program(eqn) if name in _PLAIN_CALLS else None
     return found if found and len(found[0].invars) == len(eqn.invars) else None
+
+
+def _cuts_own_part(uses: late_scatters.Uses, eqn: JaxprEqn, late: Late) -> bool:
+    """Whether an equation cuts from a whole array what `Split.cut` does: the part."""
+    if eqn.primitive.name != "dynamic_slice" or late.changes:
+        return False
+    shape, axis = late.part.shape, late.split.axis
+    starts = eqn.invars[1:]
+    if eqn.params["slice_sizes"] != shape or len(starts) != len(shape):
+        return False
+    others = [v for i, v in enumerate(starts) if i != axis]
+    if not all(equations.is_literal(v) and not v.val for v in others):
+        return False
+    # The start must be the replica's number, times the size of a part.
+    product = uses.find_definition(starts[axis])
+    if product is None or product.primitive.name != "mul":
+        return False
+    number, size = product.invars
+    index = uses.find_definition(number)
+    if index is None or index.primitive.name != "axis_index":
+        return False
+    is_size = equations.is_literal(size) and size.val == shape[axis]
+    return is_size and index.params["axis_name"] == AXIS
 
 
 def _array(x: Value) -> jax.Array:

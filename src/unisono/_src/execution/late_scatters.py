@@ -66,7 +66,9 @@ class Uses:
     def __init__(self, jaxpr: Jaxpr, wanted: Sequence[Scatter | None] = ()) -> None:
         self.jaxpr = jaxpr
         self._readers: dict[Var, list[JaxprEqn]] = {}
+        self._made: dict[Var, JaxprEqn] = {}
         for eqn in jaxpr.eqns:
+            self._made.update(dict.fromkeys(eqn.outvars, eqn))
             for v in equations.variables_of(eqn.invars):
                 self._readers.setdefault(v, []).append(eqn)
         self._results: dict[Var, list[Scatter | None]] = {}
@@ -75,6 +77,10 @@ class Uses:
             if not equations.is_literal(atom):
                 self._results.setdefault(atom, []).append(scatter)
         self._found: dict[Var, Scatter] = {}
+
+    def find_definition(self, atom: equations.Atom) -> JaxprEqn | None:
+        """Return the equation that makes a value, if this program has it."""
+        return None if equations.is_literal(atom) else self._made.get(atom)
 
     def is_done(self, eqn: JaxprEqn) -> bool:
         """Whether an equation belongs to a sum that a loop has done already."""

@@ -60,7 +60,10 @@ class Split:
         """Returns this replica's part of an array that all replicas have."""
         size = whole.shape[self.axis] // self.parts
         start = jax.lax.axis_index(AXIS) * size
-        return jax.lax.dynamic_slice_in_dim(whole, start, size, self.axis)
+        # In this plain form `late_gathers` knows it, and takes the part that is there.
+        return jax.lax.dynamic_slice_in_dim(
+            whole, start, size, self.axis, allow_negative_indices=False
+        )
 
 
 def sharding(topology: Topology, split: Split) -> NamedSharding:

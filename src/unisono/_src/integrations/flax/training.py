@@ -5,16 +5,17 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
+import numpy as np
 import optax
 from flax import nnx
 
-from unisono._src.execution import contexts, function
+from unisono._src.execution import contexts, function, sharded_update
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import ReduceOp
-from unisono._src.state import frames, remote_state
+from unisono._src.state import frames, remote_state, replica_frame
 from unisono._src.strategies.base import Strategy
 from unisono._src.values import array_operators
 
@@ -87,6 +88,8 @@ def _reduce_and_update(
     if key not in known:
         _check_made_in(strategy, optimizer, "optimizer")
         _check_made_in(strategy, model, "model")
+    if _update_parts(optimizer, model, structure.unflatten, kwargs, leaves):
+        return None
     everywhere = array_operators.find_own_variable(optimizer.step)
     # The count of steps is mirrored: gradients go wherever its copies are.
     pairs = [(g, everywhere) for g in leaves]
@@ -137,7 +140,7 @@ def wrap_init(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def init(self: Any, model: Any, tx: Any, *args: Any, **kwargs: Any) -> None:
         original(self, model, tx, *args, **kwargs)
-        cells = _find_cells(self, model)
+        cells = _find_cells_on_servers(self, model)
         if cells is None:
             return
         treedef: Any
@@ -172,11 +175,8 @@ def _find_cells(optimizer: Any, model: Any) -> list[Any] | None:
     """Return the cells of parameters, slots and the count of steps, in order.
 
     Returns:
-        None if not all of them are on parameter servers.
+        None if not all of them are variables of a strategy.
     """
-    step = array_operators.find_own_variable(optimizer.step)
-    if getattr(getattr(step, "state_cell", None), "home", None) is None:
-        return None
     state = nnx.state(model, optimizer.wrt, graph=optimizer.graph)
     by_path = dict(nnx.iter_graph(model))
     slots = jax.tree.leaves(
@@ -185,8 +185,93 @@ def _find_cells(optimizer: Any, model: Any) -> list[Any] | None:
     every = [*(by_path[path] for path, _ in nnx.to_flat_state(state)), *slots]
     own = [array_operators.find_own_variable(v) for v in (*every, optimizer.step)]
     cells = [getattr(v, "state_cell", None) for v in own]
-    is_away = all(c is not None and c.home is not None for c in cells)
+    return None if any(c is None for c in cells) else cells
+
+
+def _find_cells_on_servers(optimizer: Any, model: Any) -> list[Any] | None:
+    """Return the cells, or None if not all of them are on parameter servers."""
+    step = array_operators.find_own_variable(optimizer.step)
+    if getattr(getattr(step, "state_cell", None), "home", None) is None:
+        return None
+    cells = _find_cells(optimizer, model)
+    is_away = cells is not None and all(c.home is not None for c in cells)
     return cells if is_away else None
+
+
+@final
+class _Change:
+    """The update of an optimizer, as a function of lists of arrays.
+
+    Args:
+        optimizer: the optimizer.
+        cells: its cells.
+        structure: the structure of the parameters.
+        kwargs: further arguments of the transformation.
+    """
+
+    def __init__(
+        self, optimizer: Any, cells: list[Any], structure: Any, kwargs: dict[str, Any]
+    ) -> None:
+        self._tx = optimizer.tx
+        self._cells = cells
+        self._structure = structure
+        self._slots: Any = jax.tree.structure(nnx.as_pure(optimizer.opt_state))
+        self._kwargs = kwargs
+
+    def compute(self, old: Sequence[Any], arrays: Sequence[Any]) -> tuple[Any, Any]:
+        """Return what is added to the parameters, and the new slots."""
+        count = len(arrays)
+        return self._tx.update(  # type: ignore[no-any-return]
+            self._structure.unflatten(arrays),
+            self._slots.unflatten(old[count:-1]),
+            self._structure.unflatten(old[:count]),
+            **self._kwargs,
+        )
+
+    def __call__(self, old: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
+        """Return the new values of all cells, given the old ones and gradients."""
+        changes, found = self.compute(old, arrays)
+        params = self._structure.unflatten(old[: len(arrays)])
+        new = optax.apply_updates(params, changes)
+        every = [*jax.tree.leaves(new), *jax.tree.leaves(found), old[-1] + 1]
+        return [x.astype(c.dtype) for x, c in zip(every, self._cells, strict=True)]
+
+
+def _update_parts(
+    optimizer: Any,
+    model: Any,
+    unflatten: Callable[[Sequence[Any]], Any],
+    kwargs: dict[str, Any],
+    leaves: Sequence[Any],
+) -> bool:
+    """Let each replica update its own parts of split variables, if possible.
+
+    Args:
+        optimizer: the optimizer.
+        model: the model.
+        unflatten: makes gradients of their leaves.
+        kwargs: further arguments of the transformation.
+        leaves: the gradients of each replica.
+
+    Returns:
+        Whether it was possible, and the variables are updated.
+    """
+    if not isinstance(frames.frame(), replica_frame.LocalFrame):
+        return False
+    cells = _find_cells(optimizer, model)
+    if cells is None or all(c.split is None for c in cells):
+        return False
+    # The gradients of an optimizer's parameters may be some of those that it is given.
+    order, structure = jax.tree.flatten(
+        _params(optimizer, unflatten([np.asarray(i) for i in range(len(leaves))]))
+    )
+    change, count = _Change(optimizer, cells, structure, kwargs), len(order)
+    given = [leaves[int(i)] for i in order]
+
+    def compute(inputs: list[Any]) -> list[Any]:
+        return change(inputs[:-count], inputs[-count:])
+
+    return sharded_update.update(compute, cells, given, ())
 
 
 def _update_on_servers(
@@ -208,29 +293,12 @@ def _update_on_servers(
         nothing was done: the variables are not on servers, or the update of one server
         needs variables of another one.
     """
-    cells = _find_cells(optimizer, model)
+    cells = _find_cells_on_servers(optimizer, model)
     if cells is None:
         return None
     given: list[Any]
-    structure: Any
     given, structure = jax.tree.flatten(_params(optimizer, grads))
-    count = len(given)
-    slots: Any = jax.tree.structure(nnx.as_pure(optimizer.opt_state))
-
-    def compute(old: Any, arrays: Any) -> tuple[Any, Any]:
-        return optimizer.tx.update(  # type: ignore[no-any-return]
-            structure.unflatten(arrays),
-            slots.unflatten(old[count:-1]),
-            structure.unflatten(old[:count]),
-            **kwargs,
-        )
-
-    def change(old: list[Any], arrays: list[Any]) -> list[Any]:
-        changes, found = compute(old, arrays)
-        new = optax.apply_updates(structure.unflatten(old[:count]), changes)
-        every = [*jax.tree.leaves(new), *jax.tree.leaves(found), old[-1] + 1]
-        return [x.astype(c.dtype) for x, c in zip(every, cells, strict=True)]
-
+    change, count = _Change(optimizer, cells, structure, kwargs), len(given)
     shapes = [jax.ShapeDtypeStruct(g.shape, g.dtype) for g in given]
     plan = cells[0].home.group.plan_update(
         optimizer, change, cells, shapes, range(count), tuple(kwargs)
@@ -238,6 +306,6 @@ def _update_on_servers(
     if plan is None:
         return None
     # Computed only if somebody uses it.
-    result, _ = compute([frames.frame().whole(c) for c in cells], given)
+    result, _ = change.compute([frames.frame().whole(c) for c in cells], given)
     plan(given)
     return result

@@ -1,0 +1,408 @@
+"""Measures what a step of a model in parts holds, gathers and takes.
+
+usage: python benchmarks/sharded.py [--quick] [--devices 2 8 64] [--size 1024]
+           [--programs variables tape keras flax loop checkpoint flax_loop]
+
+The model is a number of equal layers of one matrix, trained with SGD. Each program is
+written for a strategy, and measured with mirrored state, with sharded state that
+gathers where weights are used, and with sharded state that gathers before the step.
+Beside it stand two programs by hand: `jit` with a `NamedSharding` for each matrix, and
+`shard_map` that gathers in the function of a layer, under `jax.checkpoint`. All
+programs of a row take turns in one process. Memory is counted in layers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import rich.console
+import rich.table
+
+PROGRAMS = (
+    "variables", "tape", "keras", "flax", "loop", "checkpoint", "flax_loop",
+)  # fmt: skip
+LOOPS = ("loop", "checkpoint", "flax_loop")
+LAYERS, ROWS, RATE = 8, 8, 0.01
+STEPS = 5
+LIBRARIES = {"keras": "keras", "flax": "flax.nnx", "flax_loop": "flax.nnx"}
+OURS = ("mirrored", "sharded", "before the step")
+HAND = ("jit by hand", "shard_map by hand")
+
+
+def _start(size: int) -> tuple[Any, Any]:
+    """Returns the matrices of all layers, and the examples of one replica."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    stack = rng.normal(size=(LAYERS, size, size)) / size**0.5
+    return stack.astype(np.float32), rng.normal(size=(ROWS, size)).astype(np.float32)
+
+
+class Ours:
+    """Trains under a strategy, with one kind of state."""
+
+    def __init__(self, program: str, kind: str, devices: int, size: int) -> None:
+        import unisono as uni
+
+        options: dict[str, Any] = {} if kind == "mirrored" else {"state": "sharded"}
+        if kind == "before the step":
+            options["gather"] = "step"
+        names = [f"CPU:{i}" for i in range(devices)]
+        self.strategy = uni.distribute.MirroredStrategy(names, **options)
+        self.stack, rows = _start(size)
+        # What makes variables must be loaded before the scope.
+        if program in LIBRARIES:
+            importlib.import_module(LIBRARIES[program])
+        with self.strategy.scope():
+            replica = getattr(self, f"_{program}")()
+        self.batch = self.strategy.experimental_distribute_values_from_function(
+            lambda _: rows
+        )
+
+        @uni.function
+        def step(x: Any) -> Any:
+            found = self.strategy.run(replica, args=(x,))
+            return self.strategy.reduce("SUM", found, axis=None)
+
+        self.step = step
+
+    def __call__(self) -> Any:
+        """Makes one step and returns its loss."""
+        return self.step(self.batch)
+
+    def compile(self) -> Any:
+        """Returns the compiled program."""
+        return self.step.lowered(self.batch).compile()
+
+    def _mean(self, y: Any) -> Any:
+        import jax.numpy as jnp
+
+        return jnp.sum(y**2) / self.strategy.num_replicas_in_sync
+
+    def _variables(self, use_tape: bool = False) -> Callable[[Any], Any]:
+        import jax.numpy as jnp
+        import optax
+
+        import unisono as uni
+
+        weights = [uni.Variable(w) for w in self.stack]
+        optimizer = uni.optimizers.Optimizer(optax.sgd(RATE), weights)
+
+        def loss(x: Any) -> Any:
+            for w in weights:
+                x = jnp.tanh(x @ w)
+            return self._mean(x)
+
+        def replica(x: Any) -> Any:
+            if use_tape:
+                with uni.GradientTape() as tape:
+                    value = loss(x)
+                gradients = tape.gradient(value, weights)
+            else:
+                value, gradients = uni.value_and_grad(loss, weights)(x)
+            optimizer.apply_gradients(zip(gradients, weights, strict=True))
+            return value
+
+        return replica
+
+    def _tape(self) -> Callable[[Any], Any]:
+        return self._variables(use_tape=True)
+
+    def _loop(self, wrap: Callable[..., Any] = lambda f: f) -> Callable[[Any], Any]:
+        import jax
+        import jax.numpy as jnp
+        import optax
+
+        import unisono as uni
+
+        stack = uni.Variable(self.stack)
+        optimizer = uni.optimizers.Optimizer(optax.sgd(RATE), [stack])
+        layer = wrap(lambda x, w: (jnp.tanh(x @ w), None))
+
+        def replica(x: Any) -> Any:
+            def loss() -> Any:
+                return self._mean(jax.lax.scan(layer, x, stack.value())[0])
+
+            value, gradients = uni.value_and_grad(loss, [stack])()
+            optimizer.apply_gradients(zip(gradients, [stack], strict=True))
+            return value
+
+        return replica
+
+    def _checkpoint(self) -> Callable[[Any], Any]:
+        import jax
+
+        return self._loop(jax.checkpoint)
+
+    def _keras(self) -> Callable[[Any], Any]:
+        import keras
+
+        import unisono as uni
+
+        size = self.stack.shape[1]
+        dense = functools.partial(
+            keras.layers.Dense, size, activation="tanh", use_bias=False
+        )
+        layers = [keras.layers.Input((size,)), *(dense() for _ in self.stack)]
+        model = keras.Sequential(layers)
+        model.set_weights(list(self.stack))
+        optimizer = keras.optimizers.SGD(RATE)
+        optimizer.build(model.trainable_variables)
+
+        def replica(x: Any) -> Any:
+            weights = model.trainable_variables
+            with uni.GradientTape() as tape:
+                value = self._mean(model(x, training=True))
+            gradients = tape.gradient(value, weights)
+            optimizer.apply_gradients(zip(gradients, weights, strict=True))
+            return value
+
+        return replica
+
+    def _flax(self) -> Callable[[Any], Any]:
+        import jax.numpy as jnp
+        from flax import nnx
+
+        size = self.stack.shape[1]
+        rngs = nnx.Rngs(0)
+        layers = [nnx.Linear(size, size, use_bias=False, rngs=rngs) for _ in self.stack]
+        for layer, w in zip(layers, self.stack, strict=True):
+            layer.kernel.set_value(jnp.asarray(w))
+        model = nnx.Sequential(*(f for layer in layers for f in (layer, jnp.tanh)))
+        return self._train_flax(model, lambda m, x: m(x))
+
+    def _flax_loop(self) -> Callable[[Any], Any]:
+        import jax.numpy as jnp
+        from flax import nnx
+
+        size = self.stack.shape[1]
+
+        @nnx.split_rngs(splits=LAYERS)
+        @nnx.vmap
+        def make(rngs: Any) -> Any:
+            return nnx.Linear(size, size, use_bias=False, rngs=rngs)
+
+        @nnx.scan(in_axes=(nnx.Carry, 0), out_axes=nnx.Carry)
+        def forward(x: Any, layer: Any) -> Any:
+            return jnp.tanh(layer(x))
+
+        model = make(nnx.Rngs(0))
+        model.kernel.set_value(jnp.asarray(self.stack))
+        return self._train_flax(model, lambda m, x: forward(x, m))
+
+    def _train_flax(
+        self, model: Any, forward: Callable[[Any, Any], Any]
+    ) -> Callable[[Any], Any]:
+        import optax
+        from flax import nnx
+
+        optimizer = nnx.Optimizer(model, optax.sgd(RATE), wrt=nnx.Param)
+
+        def replica(x: Any) -> Any:
+            value, gradients = nnx.value_and_grad(lambda m: self._mean(forward(m, x)))(
+                model
+            )
+            optimizer.update(model, gradients)
+            return value
+
+        return replica
+
+
+class Hand:
+    """Trains as a JAX user writes it."""
+
+    def __init__(self, program: str, kind: str, devices: int, size: int) -> None:
+        import jax
+        import jax.numpy as jnp
+        import numpy as np
+        from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+        found = np.array(jax.devices("cpu")[:devices], dtype=object)
+        mesh, axis = Mesh(found, ("d",)), "d"
+        self._is_stacked = program in LOOPS
+        stack, rows = _start(size)
+        cut = PartitionSpec(None, axis) if self._is_stacked else PartitionSpec(axis)
+        place = NamedSharding(mesh, cut)
+        given = [stack] if self._is_stacked else list(stack)
+        self.weights = [jax.device_put(w, place) for w in given]
+        batch = NamedSharding(mesh, PartitionSpec(axis))
+        self.batch = jax.device_put(np.tile(rows, (devices, 1)), batch)
+        is_mapped = kind == "shard_map by hand"
+
+        def layer(x: Any, w: Any) -> tuple[Any, None]:
+            if is_mapped:
+                w = jax.lax.all_gather(w, axis, axis=0, tiled=True)
+            return jnp.tanh(x @ w), None
+
+        if is_mapped or program == "checkpoint":
+            layer = jax.checkpoint(layer)
+
+        def loss(weights: list[Any], x: Any) -> Any:
+            if self._is_stacked:
+                x, _ = jax.lax.scan(layer, x, weights[0])
+            else:
+                for w in weights:
+                    x, _ = layer(x, w)
+            return jnp.sum(x**2) / devices
+
+        def step(weights: list[Any], x: Any) -> Any:
+            value, gradients = jax.value_and_grad(loss)(weights, x)
+            # The gradient of a gather is a sum that is cut.
+            pairs = zip(weights, gradients, strict=True)
+            new = [w - RATE * g for w, g in pairs]
+            return new, jax.lax.psum(value, axis) if is_mapped else value
+
+        if is_mapped:
+            step = jax.shard_map(
+                step,
+                mesh=mesh,
+                in_specs=(cut, PartitionSpec(axis)),
+                out_specs=(cut, PartitionSpec()),
+                check_vma=False,
+            )
+        out = ([place] * len(given), NamedSharding(mesh, PartitionSpec()))
+        self.step = jax.jit(step, donate_argnums=0, out_shardings=out)
+
+    def __call__(self) -> Any:
+        """Makes one step and returns its loss."""
+        self.weights, value = self.step(self.weights, self.batch)
+        return value
+
+    def compile(self) -> Any:
+        """Returns the compiled program."""
+        return self.step.lower(self.weights, self.batch).compile()
+
+
+def _count(text: str, name: str) -> int:
+    """Returns how many arrays the operations of a name give."""
+    lines = re.findall(rf"= (\(.*?\)|\S+) {name}(?:-start)?\(", text)
+    return sum(len(re.findall(r"\w+\[[\d,]*\]", line)) for line in lines)
+
+
+def _burst(step: Callable[[], Any]) -> float:
+    begin = time.perf_counter()
+    for _ in range(STEPS):
+        # Each is waited for: see docs/decisions/0005 for hand-written JAX.
+        step().block_until_ready()
+    return (time.perf_counter() - begin) / STEPS
+
+
+def measure(program: str, devices: int, size: int, rounds: int) -> list[dict[str, Any]]:
+    """Returns the figures of all ways to run a program.
+
+    Args:
+        program: the program.
+        devices: how many devices there are.
+        size: the rows and columns of a matrix.
+        rounds: how often each way is timed; 0 for not at all.
+    """
+    import jax
+
+    layer = size * size * 4
+    made, found = {}, []
+    for kind in (*OURS, *HAND):
+        make = Ours if kind in OURS else Hand
+        begin = time.perf_counter()
+        made[kind] = step = make(program, kind, devices, size)
+        compiled = step.compile()
+        first = time.perf_counter() - begin
+        memory, text = compiled.memory_analysis(), compiled.as_text()
+        found.append(
+            {
+                "kind": kind,
+                "held": memory.temp_size_in_bytes / layer,
+                "with arguments": (
+                    memory.temp_size_in_bytes + memory.argument_size_in_bytes
+                )
+                / layer,
+                "gathers": _count(text, "all-gather"),
+                "scatters": _count(text, "reduce-scatter"),
+                "flops": compiled.cost_analysis()["flops"],
+                "first": first,
+            }
+        )
+        jax.clear_caches()
+    if not rounds:
+        return found
+    losses = {kind: [float(step()) for _ in range(3)] for kind, step in made.items()}
+    times: dict[str, list[float]] = {kind: [] for kind in made}
+    for i in range(rounds):
+        order = list(made.items())
+        for kind, step in order if i % 2 else order[::-1]:
+            times[kind].append(_burst(step))
+    for row in found:
+        row["loss"] = losses[row["kind"]][-1]
+        row["same"] = losses[row["kind"]] == losses["mirrored"]
+        row["ms"] = statistics.median(times[row["kind"]]) * 1e3
+    return found
+
+
+def _child(arguments: list[str]) -> Any:
+    done = subprocess.run(
+        [sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True
+    )
+    done.check_returncode()
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def _table(programs: list[str], devices: list[int], size: int, rounds: int) -> None:
+    console = rich.console.Console(width=None if sys.stdout.isatty() else 150)
+    table = rich.table.Table(title=f"{LAYERS} layers of {size}², memory in layers")
+    for head in ("program", "n", "state", "held", "with arguments", "gathers",
+                 "scatters", "arithmetic", "first s", "step ms", "loss"):  # fmt: skip
+        table.add_column(head, justify="right", no_wrap=True)
+    for program in programs:
+        for count in devices:
+            console.print(f"[dim]{program}, {count} device(s) …")
+            # A virtual device more than there are cores takes a turn of its own.
+            times = rounds if count <= 8 else 0
+            rows = _child(["--measure", program, str(count), str(size), str(times)])
+            whole = next(r for r in rows if r["kind"] == "before the step")
+            for r in rows:
+                same = "" if r["kind"] == "mirrored" or not r.get("same") else " ="
+                table.add_row(
+                    program, str(count), r["kind"], f"{r['held']:.1f}",
+                    f"{r['with arguments']:.1f}", str(r["gathers"]),
+                    str(r["scatters"]), f"{r['flops'] / whole['flops']:.2f}",
+                    f"{r['first']:.2f}", f"{r['ms']:.1f}" if "ms" in r else "",
+                    f"{r['loss']:.4f}{same}" if "loss" in r else "",
+                )  # fmt: skip
+            table.add_section()
+    console.print(table)
+    console.print("= after a loss: bit for bit those of mirrored state, in all steps.")
+
+
+def main() -> None:
+    """Prints the table, or with ``--measure`` the figures of one program."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    parser.add_argument("--devices", nargs="+", type=int, default=[2, 8, 64])
+    parser.add_argument("--size", type=int, default=1024)
+    parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=PROGRAMS)
+    parser.add_argument("--measure", nargs=4, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.measure:
+        os.environ.setdefault("KERAS_BACKEND", "jax")
+        import unisono as uni
+
+        program, count, size, rounds = arguments.measure
+        uni.config.set_virtual_devices(int(count))
+        print(json.dumps(measure(program, int(count), int(size), int(rounds))))
+    else:
+        rounds = 3 if arguments.quick else 11
+        _table(list(arguments.programs), arguments.devices, arguments.size, rounds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""Random programs give the numbers of mirrored state when their state is sharded.
+
+A program is a list of layers of several kinds, an optimizer, a number of replicas, and
+batches that may be uneven. What a step gathers, and where, must change no number.
+"""
+
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import unisono as tf
+from tests import machine
+from tests.random_programs import tries
+from unisono._src.execution import late_gathers
+
+WIDTH, DEPTH = 12, 2
+pytestmark = pytest.mark.needs_devices(8)
+
+
+def dense(x, w):
+    return jnp.tanh(x @ w.value()[0])
+
+
+def each(x, w):
+    for i in range(DEPTH):
+        x = jnp.tanh(x @ jnp.asarray(w)[i])
+    return x
+
+
+def loop(x, w):
+    return jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, w.value())[0]
+
+
+def loop_again(x, w):
+    body = jax.checkpoint(lambda x, w: (jnp.tanh(x @ w), None))
+    return jax.lax.scan(body, x, w.value(), reverse=True)[0]
+
+
+def again(x, w):
+    return jax.checkpoint(lambda x, w: jnp.tanh(x @ w[0]) @ w[1])(x, w.value())
+
+
+def twice(x, w):
+    return jnp.tanh(x @ w.value()[0]) @ w.value()[0].T + x @ w.value()[1]
+
+
+def branch(x, w):
+    return jax.lax.cond(x[0, 0] > 0, lambda x: x @ w.value()[0], lambda x: x + 1, x)
+
+
+def turns(x, w):
+    """Every turn reads the weight."""
+    return jax.lax.fori_loop(0, 2, lambda i, x: jnp.tanh(x @ w.value()[i]), x)
+
+
+def half(x, w):
+    small = w.value().astype(jnp.bfloat16)
+    x, _ = jax.lax.scan(lambda x, w: (x @ w, None), x.astype(jnp.bfloat16), small)
+    return jnp.tanh(x.astype(jnp.float32))
+
+
+def jitted(x, w):
+    return jax.jit(lambda x: loop(x, w) + jnp.sum(w.value() ** 2) * 1e-3)(x)
+
+
+LAYERS = [dense, each, loop, loop_again, again, twice, branch, turns, half, jitted]
+OPTIMIZERS = {
+    "sgd": lambda: optax.sgd(0.1),
+    "adam": lambda: optax.adam(0.01),
+    "norm": lambda: optax.chain(optax.clip_by_global_norm(0.1), optax.sgd(0.1, 0.9)),
+    "lamb": lambda: optax.lamb(0.01),
+    "adafactor": lambda: optax.adafactor(0.01, min_dim_size_to_factor=4),
+}
+
+
+def train(layers, optimizer, replicas, sizes, seed, **options):
+    """Train two steps; returns losses and weights."""
+    strategy = tf.distribute.MirroredStrategy(machine.names(replicas), **options)
+    rng = np.random.default_rng(seed)
+    with strategy.scope():
+        values = [rng.normal(size=(DEPTH, WIDTH, WIDTH)) / 4 for _ in layers]
+        weights = [tf.Variable(w.astype(np.float32)) for w in values]
+        own = tf.optimizers.Optimizer(OPTIMIZERS[optimizer](), weights)
+
+    def replica(x):
+        def loss():
+            y = x
+            for layer, w in zip(layers, weights, strict=True):
+                y = layer(y, w)
+            return jnp.sum(y**2) / 16
+
+        value, gradients = tf.value_and_grad(loss, weights)()
+        own.apply_gradients(zip(gradients, weights, strict=True))
+        return value
+
+    @tf.function
+    def step(x):
+        return strategy.reduce("SUM", strategy.run(replica, args=(x,)), axis=None)
+
+    rows = [rng.normal(size=(n, WIDTH)).astype(np.float32) for n in sizes[:replicas]]
+    batch = tf.distribute.PerReplica(tuple(map(jnp.asarray, rows)))
+    losses = [float(step(batch if replicas > 1 else rows[0])) for _ in range(2)]
+    state = [*weights, *own.variables]
+    return [np.array(losses), *(np.asarray(v.numpy(), np.float64) for v in state)]
+
+
+@tries(6)
+@hypothesis.given(
+    layers=st.lists(st.sampled_from(LAYERS), min_size=1, max_size=3),
+    optimizer=st.sampled_from(sorted(OPTIMIZERS)),
+    replicas=st.sampled_from([1, 2, 3, 4, 5, 6, 8]),
+    sizes=st.one_of(
+        st.just([2] * 8), st.lists(st.integers(1, 3), min_size=8, max_size=8)
+    ),
+    shared=st.sampled_from([0, 600, late_gathers.SHARED]),
+    axis=st.sampled_from([None, 0, 1, 2]),
+    seed=st.integers(0, 9),
+)
+@hypothesis.example(
+    layers=[loop, half, loop_again], optimizer="sgd", replicas=6, sizes=[2] * 8,
+    shared=0, axis=None, seed=0,
+)  # fmt: skip
+def test_sharded_programs_give_the_numbers_of_mirrored_ones(
+    layers, optimizer, replicas, sizes, shared, axis, seed
+):
+    program = layers, optimizer, replicas, sizes, seed
+    wanted = train(*program)
+    divides = axis is not None and (DEPTH, WIDTH, WIDTH)[axis] % replicas == 0
+    rules = {"shard_rules": {"Variable": axis}} if divides else {}
+    before, late_gathers.SHARED = late_gathers.SHARED, shared
+    try:
+        found = train(*program, state="sharded", shard_above=8, **rules)
+    finally:
+        late_gathers.SHARED = before
+    # Half precision rounds sums of gradients in the order of the replicas.
+    limit = 2e-2 if half in layers else 5e-5
+    for own, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(own, other, rtol=limit, atol=limit / 10)
