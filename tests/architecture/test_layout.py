@@ -122,6 +122,7 @@ def _public_definitions(tree):
 # Test modules that test a whole room instead of one module.
 WHOLE_ROOMS = frozenset(
     {
+        "autograph/test_recorded.py",
         "cluster/resolvers/test_cloud.py",
         "cluster/resolvers/test_mpi_and_ray.py",
         "input/api/test_failures.py",

@@ -1,7 +1,7 @@
-"""Names of ``tf.autograph``, which has nothing to do here.
+"""Names of ``tf.autograph``: statements on arrays in a `unisono.function`.
 
-`unisono.function` traces Python code as it is. A line that autograph would rewrite is
-an error, which says what to write.
+`unisono.function` traces Python code as it is. If a line needs a value that is only
+known when the step runs, AutoGraph converts the function.
 """
 
 from unisono._src.foundation import lazy_names as _lazy_names

@@ -6,7 +6,7 @@ TensorFlow.
 
 import typing as _typing
 
-from unisono._src.execution.function import (
+from unisono._src.execution.eager_mode import (
     functions_run_eagerly as functions_run_eagerly,
     run_functions_eagerly as run_functions_eagerly,
 )

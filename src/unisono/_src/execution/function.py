@@ -20,6 +20,7 @@ import jax
 
 from unisono._src.execution import (
     concrete_function,
+    conversion,
     host_inputs,
     program_cache,
     programs,
@@ -28,6 +29,7 @@ from unisono._src.execution import (
     unchanged_arguments,
 )
 from unisono._src.execution.concrete_function import ConcreteFunction
+from unisono._src.execution.eager_mode import Mode
 from unisono._src.foundation import ambient, nest, public_names
 from unisono._src.foundation.tensorflow_names import host_bodies
 from unisono._src.machines import forks
@@ -48,47 +50,6 @@ _Mesh = Topology | None
 # captures something new on every call would otherwise fill the memory.
 _MAX_HOST_RUNS = 128
 is_clean = jax_traces.is_clean
-
-
-@final
-class _Mode:
-    """Says whether all functions of the process run as plain Python."""
-
-    is_eager = False
-
-
-def run_functions_eagerly(run_eagerly: bool) -> None:
-    """Make every `unisono.function` run as plain Python, or compiled again.
-
-    Use it to look for a mistake: a debugger stops inside the function, and `print`
-    shows values. The results are the same. Python code runs at every call, and numbers
-    that a function returns stay Python's.
-
-    Args:
-        run_eagerly: True to run the Python functions, False to run compiled programs.
-
-    >>> import unisono
-    >>> double = unisono.function(lambda x: 2 * x)
-    >>> unisono.config.run_functions_eagerly(True)
-    >>> double(3), double.experimental_get_tracing_count()
-    (6, 0)
-    >>> unisono.config.run_functions_eagerly(False)
-    >>> int(double(3)), double.experimental_get_tracing_count()
-    (6, 1)
-    """
-    _Mode.is_eager = bool(run_eagerly)
-    # The short way of a call must not be taken; compiled calls find it again.
-    program_cache.forget_last_calls()
-
-
-def functions_run_eagerly() -> bool:
-    """Whether functions run as plain Python; see `run_functions_eagerly`.
-
-    >>> import unisono
-    >>> unisono.config.functions_run_eagerly()
-    False
-    """
-    return _Mode.is_eager
 
 
 def is_compiling() -> bool:
@@ -115,6 +76,7 @@ class Function(Generic[_P, _R_co]):
         name: the name in programs and profiles; None for that of the function.
         max_programs: how many compiled programs the function keeps at most; None for
             all of them. See `unisono.function`.
+        autograph: whether statements on arrays may be converted.
 
     Attributes:
         python_function: the function that was given.
@@ -135,6 +97,7 @@ class Function(Generic[_P, _R_co]):
         input_signature: Sequence[Any] | None = None,
         name: str | None = None,
         max_programs: int | None = None,
+        autograph: bool = True,
     ) -> None:
         self.python_function: Callable[_P, _R_co] = (
             python_function.python_function
@@ -153,6 +116,8 @@ class Function(Generic[_P, _R_co]):
         )
         self._host_runs: dict[Any, Function[..., Any]] = {}
         self._concrete: dict[Any, ConcreteFunction] = {}
+        # Whether AutoGraph converts the function.
+        self._conversion = conversion.Conversion(autograph)
         # Whether the function runs on the host, because a trace has shown that it must.
         self._is_host = False
         # Whether a call in a dataset's function has given arrays of JAX.
@@ -204,15 +169,16 @@ class Function(Generic[_P, _R_co]):
         frame = ambient.current()
         if not is_clean() or _is_inlined(frame):
             # A program is being traced, or a replica runs: take part in that.
-            return unchanged_arguments.call(self.python_function, args, kwargs)
-        if _Mode.is_eager and not is_concrete:
-            return self._run_as_python(args, kwargs)
+            chosen = self._conversion.choose(self.python_function)
+            return unchanged_arguments.call(chosen, args, kwargs)
+        if Mode.is_eager and not is_concrete:
+            return self._run_as_python(self.python_function, args, kwargs)
         if self._is_host:
             return self._run_on_host(args, kwargs)
         key, leaves, mesh = self._key_of(args, kwargs)
         result: _R_co = self._dispatch(key, leaves, mesh, args, kwargs)
         only = self._programs.find_only(key)
-        usual = not (kwargs or _Mode.is_eager) and self.input_signature is None
+        usual = not (kwargs or Mode.is_eager) and self.input_signature is None
         usual = usual and ambient.is_root()
         # With several programs for one signature the shapes decide; then the short way
         # would have to look at them.
@@ -306,13 +272,16 @@ class Function(Generic[_P, _R_co]):
 
     def _run_on_host(self, args: _Args, kwargs: _Kwargs) -> _R_co:
         """Run the Python function itself; only its calls of `run` are compiled."""
+        fn = self._conversion.apply(self.python_function)
         with ambient.push(host=self):
-            return self._run_as_python(args, kwargs)
+            return self._run_as_python(fn, args, kwargs)
 
-    def _run_as_python(self, args: _Args, kwargs: _Kwargs) -> _R_co:
-        """Run the Python function itself."""
+    def _run_as_python(
+        self, fn: Callable[..., _R_co], args: _Args, kwargs: _Kwargs
+    ) -> _R_co:
+        """Run a Python function itself."""
         try:
-            return self.python_function(*args, **kwargs)
+            return fn(*args, **kwargs)
         except StopIteration:
             raise host_inputs.EndOfSequenceError from None
 
@@ -336,13 +305,35 @@ class Function(Generic[_P, _R_co]):
         True
         """
         key = host_inputs.closure_key(fn)
+        return self._host_run(key, lambda: unchanged_arguments.give_copies(fn))
+
+    def compiled_step(self, key: object, fn: Callable[..., Any]) -> Function[..., Any]:
+        """Return the compiled form of a loop's body that the host runs.
+
+        Args:
+            key: by what the body is found again.
+            fn: runs the body.
+
+        >>> import unisono
+        >>> host = unisono.function(lambda: None)
+        >>> step = host.compiled_step("double", lambda x: 2 * x)
+        >>> int(step(3)), step is host.compiled_step("double", lambda x: 2 * x)
+        (6, True)
+        """
+        return self._host_run(("step", key), lambda: fn)
+
+    def _host_run(
+        self, key: object, make: Callable[[], Callable[..., Any]]
+    ) -> Function[..., Any]:
+        """Return a compiled function by its key; make it if there is none."""
         made = self._host_runs.get(key)
         if made is None:
             if len(self._host_runs) >= _MAX_HOST_RUNS:
                 # The oldest one: dicts keep the order of insertion.
                 self._host_runs.pop(next(iter(self._host_runs), None), None)
-            made = Function(unchanged_arguments.give_copies(fn))
+            made = Function(make())
             made._programs.limit = self._programs.limit
+            made._conversion = self._conversion
             # Another thread may have made one meanwhile; all must use the same.
             made = self._host_runs.setdefault(key, made)
         return made
@@ -356,14 +347,16 @@ class Function(Generic[_P, _R_co]):
         self._traces += 1
         fn, rest = self.python_function, key[0]
         may_create = not self._has_created
-        found = traced_function.trace(fn, rest, leaves, mesh, may_create, feeds)
+        chosen = self._conversion
+        conversion.watch()
+        found = traced_function.trace(fn, rest, leaves, mesh, may_create, feeds, chosen)
         given = [*leaves, *feeds.arrays]
         if found.created:
             # The first trace has created variables; they get their values now. Another
             # trace then has them as inputs.
             traced_function.materialize(found, given)
             self._has_created = True
-            found = traced_function.trace(fn, rest, leaves, mesh, False, feeds)
+            found = traced_function.trace(fn, rest, leaves, mesh, False, feeds, chosen)
         self._has_created = True
         found.name = getattr(self, "__name__", found.name)
         # Without elements this is `key`, by which `_call` looks for the program.
@@ -389,7 +382,7 @@ class Function(Generic[_P, _R_co]):
         if made is None:
             # With an input_signature each replica's own arguments are checked.
             fn = self.python_function if self.input_signature is None else self
-            body = unchanged_arguments.guard(fn)
+            body = unchanged_arguments.guard(fn, self._conversion)
             owner = weakref.ref(strategy)
 
             def run(*args: object, **kwargs: object) -> object:
@@ -399,6 +392,7 @@ class Function(Generic[_P, _R_co]):
 
             run.__name__ = f"run_{getattr(body, '__name__', 'function')}"
             made = Function(run)
+            made._conversion = self._conversion
             made._programs.limit = self._programs.limit
             made._topology = getattr(strategy.extended, "_topology", None)
             if made._topology is not None and made._topology.is_one_device:
@@ -530,7 +524,7 @@ class Function(Generic[_P, _R_co]):
 
     def _call_compiled(self, *args: _P.args, **kwargs: _P.kwargs) -> _R_co:
         """Run the program of a call, also where functions run as plain Python."""
-        if _Mode.is_eager:
+        if Mode.is_eager:
             return self._call(args, kwargs, is_concrete=True)
         return self(*args, **kwargs)
 
@@ -558,6 +552,7 @@ class Function(Generic[_P, _R_co]):
         if known is not None and known[0]() is instance:
             return known[1]
         method: Any = self.python_function
+        chosen = self._conversion
         number = id(instance)
         try:
             # Weakly, so that the object can go although its function is kept here. The
@@ -569,7 +564,7 @@ class Function(Generic[_P, _R_co]):
 
         @functools.wraps(method)
         def call(*args: object, **kwargs: object) -> object:
-            return method(alive(), *args, **kwargs)
+            return chosen.choose(method)(alive(), *args, **kwargs)
 
         call.__signature__ = signature.without_self(method)  # type: ignore[attr-defined]
         made = self._wrap_method(call)
@@ -580,7 +575,9 @@ class Function(Generic[_P, _R_co]):
 
     def _wrap_method(self, method: Callable[..., Any]) -> Function[..., Any]:
         """Return a function of a bound method, with the options of this one."""
-        return Function(method, self.input_signature, None, self._programs.limit.count)
+        made = Function(method, self.input_signature, None, self._programs.limit.count)
+        made._conversion = self._conversion
+        return made
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         """Return how a copy is made, or a pickle: by its Python function, untraced.
@@ -628,7 +625,7 @@ def find_compiled(
         fn: the replica function.
         host: the `Function` that calls `Strategy.run` on the host, if one does.
     """
-    if _Mode.is_eager:
+    if Mode.is_eager:
         return None
     if isinstance(fn, Method):
         return fn.function
@@ -711,8 +708,9 @@ def function(
     Args:
         func: the function; None to get a decorator.
         input_signature: `TensorSpec`s that arguments must match; numbers become arrays.
-        autograph: accepted; Python control flow on arrays is written with
-            `jax.lax.cond`, `scan` and `while_loop`.
+        autograph: whether `if`, `while`, `for` and the like on arrays whose values are
+            only known when the step runs become a part of the program. A function that
+            has none of them is not changed. False: they are errors.
         jit_compile: accepted; functions are always compiled by XLA.
         reduce_retracing: accepted; XLA programs have fixed shapes.
         experimental_implements: accepted, no effect.
@@ -761,8 +759,8 @@ def function(
     3
     """
     if func is None:
-        return lambda f: Function(f, input_signature, max_programs=max_programs)
-    return Function(func, input_signature, max_programs=max_programs)
+        return lambda f: Function(f, input_signature, None, max_programs, autograph)
+    return Function(func, input_signature, None, max_programs, autograph)
 
 
 forks.refuse(Function, "__call__")

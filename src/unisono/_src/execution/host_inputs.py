@@ -21,7 +21,7 @@ from typing import Any, ClassVar, TypeAlias, final
 import jax
 import jax.numpy as jnp
 
-from unisono._src.execution import signature
+from unisono._src.execution import conversion, signature
 from unisono._src.foundation import ambient, errors, nest
 from unisono._src.foundation.jax_internals import ClosedProgram
 from unisono._src.foundation.tensor_shape import TensorShape
@@ -53,8 +53,9 @@ def no_program_error(fn: object) -> ValueError:
     """Return the error for a function on the host of which a program is wanted."""
     return ValueError(
         f"The function {fn!r} has no program, because it runs on the host: it loops "
-        "over a dataset, asks get_next_as_optional(), or calls next(iterator) inside "
-        "cond, while_loop or the like. Take one element with next(iterator) in each "
+        "over a dataset, asks get_next_as_optional(), calls next(iterator) inside "
+        "cond, while_loop or the like, or calls it or strategy.run in a loop over "
+        "tf.range. Take one element with next(iterator) in each "
         "call, outside branches and loops, and make as many calls as there are steps."
     )
 
@@ -325,6 +326,7 @@ def _take_next(frame: frames.StateFrame | None, source: Source) -> object:
             or several.
         RuntimeError: it is a body that JAX traces by itself.
     """
+    conversion.note_step()
     around = frames.enclosing(frame)
     if any(isinstance(f, branch_frame.BranchFrame) for f in around):
         raise NeedsHost
@@ -370,8 +372,13 @@ def closure_key(fn: Callable[..., Any]) -> Any:
     except ValueError:
         # A captured name has no value yet.
         return Reference(fn)
+    return (code, captured, defaults_key(fn))
+
+
+def defaults_key(fn: Callable[..., Any]) -> Any:
+    """Return a key that is equal for functions of equal defaults."""
     defaults = [*(fn.__defaults__ or ()), *sorted((fn.__kwdefaults__ or {}).items())]
-    return (code, captured, tuple(_capture_key(x) for x in defaults))
+    return tuple(_capture_key(x) for x in defaults)
 
 
 def _capture_key(x: object) -> Any:

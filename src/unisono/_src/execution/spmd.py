@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec
 
 from unisono._src.execution import (
     contexts,
+    conversion,
     jaxpr_equality,
     late_gathers,
     merging,
@@ -101,6 +102,7 @@ def run(
         NeedsLockstep: one program cannot serve all replicas.
         ValueError: copies of a mirrored variable would differ between replicas.
     """
+    conversion.note_step()
     outer, topology = frames.frame(), placement.topology
     inputs, skeleton = _take_out_values(((args), kwargs), topology)
     # A stacked or cut cell of another strategy has no part for each replica of this

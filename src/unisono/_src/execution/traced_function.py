@@ -19,6 +19,7 @@ from jax.typing import ArrayLike
 
 from unisono._src.execution import (
     compiler_limits,
+    conversion as conversion_lib,
     equal_values,
     equations,
     host_inputs,
@@ -182,12 +183,14 @@ def trace(
     mesh: _Mesh,
     may_create: bool,
     feeds: host_inputs.ElementFeeds,
+    conversion: conversion_lib.Conversion,
 ) -> TracedFunction:
     """Trace a Python function by running it once on abstract values.
 
     It runs once more if a body that JAX traces by itself reads variables (see
-    `trace_versions`), if it reads variables that were made after the trace began, or if
-    it has drawn random numbers of a state that was made for it.
+    `trace_versions`), if it reads variables that were made after the trace began, if it
+    has drawn random numbers of a state that was made for it, or if AutoGraph must
+    convert it.
 
     Args:
         fn: the function.
@@ -196,6 +199,7 @@ def trace(
         mesh: the devices it will run on, if that is known.
         may_create: whether it may create variables.
         feeds: the elements that it takes from iterators.
+        conversion: whether it is converted by AutoGraph.
 
     Raises:
         RuntimeError: the function uses variables of different devices.
@@ -205,12 +209,16 @@ def trace(
     try:
         while True:
             try:
-                return _trace_with(fn, rest, leaves, mesh, may_create, feeds, versions)
+                return _trace_with(
+                    fn, rest, leaves, mesh, may_create, feeds, versions, conversion
+                )
             except trace_versions.NeedsVersions:
                 versions = trace_versions.Versions(are_needed=True)
                 versions.advance()
             except trace_versions.NeedsNewTrace:
                 continue
+            except conversion_lib.NeedsConversion:
+                conversion.is_on = True
     finally:
         if versions is not trace_versions.NONE:
             versions.close()
@@ -228,19 +236,21 @@ def _trace_with(
     may_create: bool,
     feeds: host_inputs.ElementFeeds,
     versions: trace_versions.Versions,
+    conversion: conversion_lib.Conversion,
 ) -> TracedFunction:
     """Trace a function under the given versions of variables."""
     cells = storage.live_cells()
-    seen: _Seen = {}
+    seen: _Seen = {"name": getattr(fn, "__name__", "function")}
 
     def traced(stored: list[Any], arrays: list[Any]) -> Any:
         frame = function_frame.FunctionFrame(cells, stored, versions)
-        frame.feeds, frame.program = feeds, fn
+        frame.feeds, frame.program, frame.is_converted = feeds, fn, conversion.is_on
         with ambient.push(state=frame), library_hooks.enter_scopes():
             args, kwargs = feeds.begin(rest, arrays)
             try:
                 with traced_values.explain():
-                    result = unchanged_arguments.call(fn, args, kwargs)
+                    chosen = conversion.choose(fn)
+                    result = unchanged_arguments.call(chosen, args, kwargs)
                 feeds.finish()
             except (Exception, errors.Signal) as error:
                 # Raise later: variables created so far must still get their values.
@@ -256,9 +266,9 @@ def _trace_with(
     # Shapes are enough, and variables on servers have no array here.
     stored = [jax.ShapeDtypeStruct(c.stored_shape, c.dtype) for c in cells]
     given = (stored, [*leaves, *feeds.arrays])
-    closed = feeds.as_arguments(jax.make_jaxpr(traced)(*given), given)
+    made = traced_values.check(jax.make_jaxpr(traced)(*given), conversion.is_on)
+    closed = feeds.as_arguments(made, given)
     equal_values.check(closed, seen["alike"])
-    seen["name"] = getattr(fn, "__name__", "function")
     seen["kinds"] = signature.leaf_kinds(("t", (*rest, *feeds.parts)))
     found = _prune(closed, cells, seen, mesh)
     raised, is_late = seen.get("raised"), seen["frame"].is_late
@@ -268,7 +278,7 @@ def _trace_with(
     materialize(found, [*leaves, *feeds.arrays])
     if raised is not None:
         raise raised
-    return _trace_with(fn, rest, leaves, mesh, False, feeds, versions)
+    return _trace_with(fn, rest, leaves, mesh, False, feeds, versions, conversion)
 
 
 def _collect_outputs(

@@ -1,8 +1,8 @@
 """Errors for Python code that needs the value of an array while a program is traced.
 
-TensorFlow's autograph rewrites `if`, `while`, `for` and `assert` on tensors. Here such
-a line raises one kind of error, with the line and what to write instead of it. Nothing
-is looked up unless a line has failed.
+AutoGraph converts `if`, `while`, `for` and `assert` on arrays. Where it cannot, because
+there is no source or it is switched off, such a line raises one kind of error, with the
+line and what to write instead of it. Nothing is looked up unless a line has failed.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ import ast
 import contextlib
 import linecache
 import os
+import re
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, final
 
 import jax
+import jax.numpy as jnp
 
 from unisono._src.foundation import errors, wide_numbers
+from unisono._src.foundation.jax_internals import ClosedProgram
+from unisono._src.state import frames
 
 _VALUE_ERRORS = (
     jax.errors.ConcretizationTypeError,
@@ -29,6 +33,17 @@ _PACKAGES = {__name__.partition(".")[0], "jax", "keras", "flax", "numpy", "optax
 _REPLICA_ID = (
     "`replica_id_in_sync_group` is such a value, because one program serves all "
     "replicas; outside unisono.function strategy.run gives each replica its number."
+)
+# Where a value was made that has left its branch or loop, in JAX' words.
+_LEAK = re.compile(r"value was created on line (\S+:\d+):\d+")
+# How JAX begins to say that a loop has no gradient.
+_NO_REVERSE = "Reverse-mode differentiation does not work for lax.while_loop"
+_NO_LIMIT = (
+    "A gradient goes through a loop whose largest number of turns is not known, and "
+    "XLA must know how much to keep. In a `while`, or a `for` over tf.range of an "
+    "array, write unisono.autograph.experimental.set_loop_options(maximum_iterations="
+    "...) as the first statement; give the bound of tf.range as a Python number; or "
+    "give while_loop its maximum_iterations."
 )
 _Test = ast.If | ast.While | ast.Assert | ast.IfExp
 _COMPARISONS: dict[type[ast.cmpop], str] = {
@@ -51,7 +66,7 @@ class OperatorNotAllowedInGraphError(jax.errors.ConcretizationTypeError):
     ...         x = x / 2
     ...     return x
     >>> try:
-    ...     unisono.function(clip)(jnp.asarray(3.0))
+    ...     unisono.function(clip, autograph=False)(jnp.asarray(3.0))
     ... except TypeError as error:
     ...     print(error)
     <doctest ...>, line 2, in clip
@@ -76,8 +91,50 @@ def explain() -> Iterator[None]:
         raise
     except _VALUE_ERRORS as error:
         raise OperatorNotAllowedInGraphError(_message(error)) from error
+    except jax.errors.UnexpectedTracerError as error:
+        raise leak_error(error, frames.outermost().is_converted) from error
     except OverflowError as error:
         raise _number_error(error) from None
+    except ValueError as error:
+        if not str(error).startswith(_NO_REVERSE):
+            raise
+        raise ValueError(_NO_LIMIT) from error
+
+
+def check(closed: ClosedProgram, is_converted: bool) -> ClosedProgram:
+    """Return a program; raise if it has a value of a branch or loop that has ended.
+
+    Args:
+        closed: the program.
+        is_converted: whether AutoGraph has made it.
+    """
+    for value in closed.consts:
+        if isinstance(value, jax.core.Tracer):
+            try:
+                jnp.copy(value)  # JAX says where it was made.
+            except jax.errors.UnexpectedTracerError as error:
+                raise leak_error(error, is_converted) from error
+    return closed
+
+
+def leak_error(
+    error: jax.errors.UnexpectedTracerError, is_converted: bool
+) -> Exception:
+    """Return the error for a value that was used outside its branch or loop.
+
+    Args:
+        error: what JAX said.
+        is_converted: whether AutoGraph has made the branch or loop.
+    """
+    if not is_converted:
+        return error
+    found = _LEAK.search(str(error))
+    return TypeError(
+        f"The value made at {found.group(1) if found else 'some line'} is used outside "
+        "the `if`, `while` or `for` that makes it, where the compiled program does not "
+        "have it. A list, a dictionary or an object has carried it out: assign it to "
+        "a name that has a value before the loop, or write it into a TensorArray."
+    )
 
 
 def _number_error(error: OverflowError) -> OverflowError:

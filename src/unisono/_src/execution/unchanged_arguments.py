@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from unisono._src.execution import conversion
 from unisono._src.foundation import nest
 from unisono._src.state.variable_identity import Reference
 
@@ -48,12 +49,17 @@ def call(fn: Callable[..., _R], args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return result
 
 
-def guard(fn: Callable[..., _R]) -> Callable[..., _R]:
-    """Return a function that does what `fn` does, and raises as `call` does."""
+def guard(fn: Callable[..., _R], chosen: conversion.Conversion) -> Callable[..., _R]:
+    """Return a function that does what `fn` does, and raises as `call` does.
+
+    Args:
+        fn: the function.
+        chosen: whether it is converted.
+    """
 
     @functools.wraps(fn, updated=())
     def guarded(*args: object, **kwargs: object) -> _R:
-        return call(fn, args, kwargs)
+        return call(chosen.choose(fn), args, kwargs)
 
     return guarded
 
@@ -69,7 +75,7 @@ def give_copies(fn: Callable[..., _R]) -> Callable[..., _R]:
     @functools.wraps(fn, updated=())
     def copying(*args: object, **kwargs: object) -> _R:
         args, kwargs = nest.map_structure(lambda x: x, (args, kwargs))
-        return fn(*args, **kwargs)
+        return conversion.choose(fn)(*args, **kwargs)
 
     return copying
 

@@ -34,6 +34,7 @@ SETTINGS = "functions under JAX's settings"
 WORKERS = "several workers"
 NUMBERS = "messages about numbers that are not finite"
 BACKENDS = "virtual devices"
+STATEMENTS = "AutoGraph"
 
 
 @final
@@ -168,6 +169,11 @@ ClosedJaxpr = _find_public("Jaxpr" if _is_one_class else "ClosedJaxpr")
 Primitive: Any = _find_public("Primitive")
 jaxpr_as_fun: Callable[..., Callable[..., list[jax.Array]]]
 jaxpr_as_fun = _find_public("jaxpr_as_fun")
+
+# What Python asks of a traced array; `execution/conversion` listens.
+ShapedArray = jax.core.ShapedArray
+for _name in ("_bool", "_int", "_index", "_iter"):
+    _find(STATEMENTS, _CORE, f"ShapedArray.{_name}")
 
 # What a gradient tape is made of (docs/decisions/0024).
 Literal: Any = _find(TAPES, _CORE, "Literal")

@@ -1,7 +1,7 @@
 """How code runs: questions about it, and names that have nothing to do here.
 
 Statements take effect in the order in which Python runs them, also in a compiled
-`function`; there is no autograph.
+`function`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, TypeVar, overload
 import jax
 import numpy as np
 
+from unisono._src.execution import conversion
 from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.machines import runtime_settings
 from unisono._src.ops import bodies, tensors
@@ -30,7 +31,7 @@ __all__ = [
 ]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_NONE = "there is no autograph; a line that would need it is an error."
+_NONE = "AutoGraph tells in errors what it does."
 
 
 @everyday_name("executing_eagerly")
@@ -147,7 +148,7 @@ def do_not_convert(func: None = None) -> Callable[[_F], _F]: ...
 
 @everyday_name("autograph.experimental.do_not_convert")
 def do_not_convert(func: Any = None) -> Any:
-    """Returns a function as it is: autograph converts none here.
+    """Returns a function that AutoGraph leaves as it is.
 
     Args:
         func: the function; without one, a decorator is returned.
@@ -158,11 +159,12 @@ def do_not_convert(func: Any = None) -> Any:
     >>> double(3)
     6
     """
-    return (lambda given: given) if func is None else func
+    return conversion.mark if func is None else conversion.mark(func)
 
 
 @everyday_name(
-    "autograph.experimental.set_loop_options", difference="It has no effect."
+    "autograph.experimental.set_loop_options",
+    difference="Only `maximum_iterations` has an effect: gradients need it.",
 )
 def set_loop_options(
     parallel_iterations: object = None,
@@ -170,16 +172,33 @@ def set_loop_options(
     maximum_iterations: object = None,
     shape_invariants: object = None,
 ) -> None:
-    """Changes nothing: Python's loops are unrolled; `while_loop` has these options.
+    """Sets options of the loop around it; it must be the first statement there.
 
-    >>> set_loop_options(maximum_iterations=3)
+    Args:
+        parallel_iterations: accepted for TensorFlow's sake.
+        swap_memory: accepted for TensorFlow's sake.
+        maximum_iterations: the largest number of turns. A gradient through `while`, or
+            through `for` over a range that is not known, needs it.
+        shape_invariants: accepted for TensorFlow's sake; shapes stay as they are.
+
+    >>> import unisono
+    >>> @unisono.function
+    ... def power(x):
+    ...     with unisono.GradientTape() as tape:
+    ...         tape.watch(x)
+    ...         y = x
+    ...         while y < 20.0:
+    ...             set_loop_options(maximum_iterations=9)
+    ...             y = y * x
+    ...     return y, tape.gradient(y, x)
+    >>> [float(v) for v in power(unisono.constant(3.0))]
+    [27.0, 27.0]
     """
-    runtime_settings.tell_once("autograph.experimental.set_loop_options", _NONE)
 
 
 @everyday_name("autograph.set_verbosity", difference="It has no effect.")
 def set_verbosity(level: int, alsologtostdout: bool = False) -> None:
-    """Changes nothing: there is no autograph that could tell what it does.
+    """Changes nothing: AutoGraph tells in errors what it does.
 
     >>> set_verbosity(3)
     """

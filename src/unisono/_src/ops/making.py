@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from unisono._src.execution import conversion
 from unisono._src.foundation import dtypes, errors, wide_numbers
 from unisono._src.ops import kinds, tensors
 from unisono._src.ops.host.shared_bodies import array_function, everyday_name
@@ -286,6 +287,7 @@ def range(
     >>> range(3).tolist(), range(1, 2, 0.5).tolist()
     ([0, 1, 2], [1.0, 1.5])
     """
+    conversion.check_loop()
     if limit is None:
         start, limit = 0, start
     given = [_known_number(x) for x in (start, limit, delta)]

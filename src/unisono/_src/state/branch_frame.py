@@ -14,6 +14,10 @@ from unisono._src.state.storage import Cell
 from unisono._src.values import jax_traces, row_positions
 
 
+class CreatedInBody(ValueError):
+    """A variable was created inside a branch or loop body."""
+
+
 @final
 class BranchFrame(frames.StateFrame):
     """Reads and writes cells in a body that JAX traces by itself.
@@ -28,9 +32,11 @@ class BranchFrame(frames.StateFrame):
     Attributes:
         values: the value of each cell that is an input or was written.
         written: the cells that were written, in that order.
+        is_loop_body: whether AutoGraph has made it for a loop.
     """
 
     is_compiled = True
+    is_loop_body = False
 
     def __init__(self, parent: frames.StateFrame, given: dict[Cell, jax.Array]) -> None:
         self.parent = parent
@@ -114,7 +120,7 @@ class BranchFrame(frames.StateFrame):
 
     def create(self, cell: Cell, value: jax.Array) -> NoReturn:
         """Raises `ValueError`: a branch may not be taken, and a loop runs again."""
-        raise ValueError(
+        raise CreatedInBody(
             f"The variable '{cell.name}' was created inside a branch or loop body, at "
             f"{cell.origin}. Create it outside."
         )

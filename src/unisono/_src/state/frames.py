@@ -8,7 +8,8 @@ docs/decisions/0003.
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, final
 
 import jax
@@ -43,15 +44,18 @@ class StateFrame(abc.ABC):
         has_worker_parts: whether that program differs between workers, by design.
         versions: the versions under which JAX caches bodies that read variables.
         program: the Python function that is being traced, if it is known.
+        is_converted: whether the program is made by AutoGraph's functions.
+        steps: how often each line of the program has taken a step so far.
         seeded: how many random operations with a seed the program has so far; the
             outermost frame counts for all.
     """
 
     traces: tuple[jax.core.Trace, ...] = ()
-    is_compiled = has_worker_parts = False
+    is_compiled = has_worker_parts = is_converted = False
     versions = trace_versions.NONE
     program: Any = None
     seeded = 0
+    steps: Mapping[Any, int] = types.MappingProxyType({})
 
     @abc.abstractmethod
     def whole(self, cell: Cell) -> jax.Array:

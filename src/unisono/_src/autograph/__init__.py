@@ -1,0 +1,1 @@
+"""AutoGraph: Python's statements on values that only a running program knows."""
