@@ -12,7 +12,8 @@ from unisono import config as config, distribute as distribute, errors as errors
 from unisono._src.execution.concrete_function import (
     ConcreteFunction as ConcreteFunction,
 )
-from unisono._src.execution.function import Function as Function, function as function
+from unisono._src.execution.function import Function as Function
+from unisono._src.execution.function_decorator import function as function
 from unisono._src.execution.specs import TensorSpec as TensorSpec, TypeSpec as TypeSpec
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.foundation.dtypes import *  # noqa: F403

@@ -312,7 +312,7 @@ def _make_function(concrete: ConcreteFunction) -> Any:
         "__signature__",
         inspect.Signature([inspect.Parameter(name, kind) for name in wanted]),
     )
-    return function.function(call, input_signature=list(wanted.values()))
+    return function.Function(call, list(wanted.values()))
 
 
 def _class_attributes(obj: object) -> dict[str, Any]:
