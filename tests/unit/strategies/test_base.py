@@ -199,3 +199,33 @@ def test_the_replica_context_has_a_short_name():
     strategy = mirrored(2)
     ranks = strategy.run(lambda: unisono.get_replica_context().replica_id_in_sync_group)
     assert [int(x) for x in strategy.experimental_local_results(ranks)] == [0, 1]
+
+
+def test_a_strategy_describes_all_variables_of_its_scope():
+    s = mirrored(2)
+    with s.scope():
+        w = unisono.Variable([1.0, 2.0], name="w")
+        optimizer = unisono.optimizers.Optimizer(optax.sgd(0.1, 0.9), [w])
+    unisono.Variable(1.0, name="outside")
+    first, *others = [row.name for row in s.describe().rows]
+    assert first == "w:0"
+    assert sorted(others) == sorted(v.name for v in optimizer.variables)
+
+
+def test_notebooks_show_tables_without_reading_elements():
+    s = mirrored(2)
+
+    def generate():
+        raise AssertionError("An element was read.")
+
+    spec = unisono.TensorSpec([], "float32")
+    given = unisono.data.Dataset.from_generator(generate, output_signature=spec)
+    batches = s.experimental_distribute_dataset(given.batch(4))
+    from_function = s.distribute_datasets_from_function(lambda context: given.batch(2))
+    with s.scope():
+        w = unisono.Variable([1.0, 2.0], name="w")
+        optimizer = unisono.optimizers.Optimizer(optax.sgd(0.1), [w])
+    checkpoint = unisono.train.Checkpoint(w=w, optimizer=optimizer)
+    assert "mirrored" in s._repr_html_() and "CPU:0" in s._repr_html_()
+    for x in (batches, iter(batches), from_function, optimizer, checkpoint):
+        assert "<table>" in x._repr_html_(), x

@@ -132,13 +132,19 @@ def describe(tree: Any) -> Description:
     return Description(tuple(_rows("", tree)))
 
 
+def describe_scope(strategy: object) -> Description:
+    """Returns a description of all variables made in the scope of a strategy."""
+    found = [cell for cell in storage.live_cells() if cell.owner is strategy]
+    return Description(tuple(_cell_row(f"{cell.name}:0", cell) for cell in found))
+
+
 def _rows(name: str, x: Any) -> Iterator[Row]:
     """Yields a row for each variable and array in `x`, whose path is `name`."""
     kept = array_operators.find_own_variable(x)
     if isinstance(kept, variables.Variable):
         # A variable of another library is shown under the name it has there.
         known = kept.name if kept is x else getattr(x, "path", name)
-        yield _row(known or kept.name, kept)
+        yield _cell_row(known or kept.name, kept.state_cell)
     elif isinstance(x, jax.Array):
         yield _array_row(name or "array", x)
     elif isinstance(getattr(x, "value", None), jax.Array):
@@ -180,8 +186,7 @@ def _is_whole(x: Any) -> bool:
     return isinstance(getattr(x, "variables", None), list)
 
 
-def _row(name: str, variable: variables.Variable) -> Row:
-    cell = variable.state_cell
+def _cell_row(name: str, cell: storage.Cell) -> Row:
     # Each device has a whole copy, or a whole value of its own.
     spread = cell.policy in (storage.Policy.MIRRORED, storage.Policy.ON_READ)
     size = math.prod(cell.shape) * cell.dtype.itemsize

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import html
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import (
@@ -735,12 +736,13 @@ class Strategy:
         if placement is not None:
             worker_notes.wait_at_barrier(placement.topology, str(name), timeout_seconds)
 
-    def describe(self, tree: object) -> description.Description:
+    def describe(self, tree: object = None) -> description.Description:
         """Describes where each variable of `tree` lives and how many bytes it takes.
 
         Args:
             tree: a variable, a Keras model or a Flax module, or a nested structure of
-                variables and arrays.
+                variables and arrays; None for all variables made in the strategy's
+                scope.
 
         Returns:
             A `Description`, which prints as a table.
@@ -755,7 +757,12 @@ class Strategy:
         placement = getattr(self.extended, "_placement", None)
         if placement is not None and placement.plan is not None:
             placement.plan.check_rules()
+        if tree is None:
+            return description.describe_scope(self)
         return description.describe(tree)
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(repr(self))}</p>{self.describe()._repr_html_()}"
 
     def __copy__(self) -> Self:
         raise RuntimeError(

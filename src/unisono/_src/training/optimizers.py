@@ -22,6 +22,7 @@ from unisono._src.foundation.options import (
 from unisono._src.machines import partition
 from unisono._src.state import (
     assignment,
+    description,
     frames,
     remote_state,
     sharded_variable,
@@ -236,6 +237,9 @@ class Optimizer:
         names = [v.name for v in self._variables]
         shown = ", ".join(names if len(names) < 5 else [*names[:3], "…", names[-1]])
         return f"<Optimizer of {shown}>"
+
+    def _repr_html_(self) -> str:
+        return description.describe(self.variables)._repr_html_()
 
     @staticmethod
     def _check(variables: Sequence[object]) -> None:

@@ -119,6 +119,9 @@ class DistributedIterator(ProcessBound, iterators.PositionedIterator):
     def __repr__(self) -> str:
         return f"<DistributedIterator of {self._dataset!r}>"
 
+    def _repr_html_(self) -> str:
+        return self._dataset._repr_html_()
+
     def pull(self) -> Any:
         """Takes the values of the next step and returns them."""
         if self._returned:
@@ -244,7 +247,6 @@ class DistributedDataset(ProcessBound, abc.ABC):
                        TensorSpec(shape=(2,), dtype=int64, name=None))
         """
 
-    @abc.abstractmethod
     def describe(self) -> report.InputDescription:
         """Returns a table of who reads what, how batches are split, and what is left.
 
@@ -257,6 +259,11 @@ class DistributedDataset(ProcessBound, abc.ABC):
         >>> distributed.describe().rows[0].parts
         'rows [0:2], [2:4] of 4'
         """
+        return self._describe(look=True)
+
+    @abc.abstractmethod
+    def _describe(self, look: bool) -> report.InputDescription:
+        """Does what `describe` does; reads an element only if `look` is True."""
 
     @abc.abstractmethod
     def _count(self) -> int:
@@ -306,6 +313,9 @@ class DistributedDataset(ProcessBound, abc.ABC):
 
     def __repr__(self) -> str:
         return f"<{self._title} over {self._share.replicas} replicas>"
+
+    def _repr_html_(self) -> str:
+        return self._describe(look=False)._repr_html_()
 
     # Iteration.
 
@@ -452,8 +462,7 @@ class DistributedBatches(DistributedDataset):
         shared = self._share.workers > 1 and not self._by_data
         return nodes.UNKNOWN if shared else self._node.cardinality
 
-    def describe(self) -> report.InputDescription:
-        """Returns a table of who reads what, how it is split, and what is left."""
+    def _describe(self, look: bool) -> report.InputDescription:
         return descriptions.describe_batches(self._given, self._decision, self._share)
 
     def _open(self) -> prefetch.ReadAhead:
@@ -543,12 +552,7 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         """Returns `UNKNOWN`: each replica takes an element of its own."""
         return nodes.UNKNOWN
 
-    def describe(self) -> report.InputDescription:
-        """Returns a table of what each replica takes, and what is left."""
-        return self._describe(look=True)
-
     def _describe(self, look: bool) -> report.InputDescription:
-        """Does what `describe` does; reads an element only if `look` is True."""
         given, share = self._plans, self._share
         return descriptions.describe_elements(given, share, self._drops, look)
 

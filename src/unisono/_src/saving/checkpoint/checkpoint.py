@@ -26,7 +26,7 @@ from unisono._src.saving.checkpoint import (
     snapshot,
     worker_meeting,
 )
-from unisono._src.state import storage
+from unisono._src.state import description, storage
 from unisono._src.state.variables import Variable
 
 PathLike = str | os.PathLike[str]
@@ -278,6 +278,10 @@ class Checkpoint(deferred_restore.DeferredRestoreMixin):
     def __repr__(self) -> str:
         shown = ", ".join(n for n in vars(self) if not n.startswith("_"))
         return f"<Checkpoint of {shown or repr(self._root)}>"
+
+    def _repr_html_(self) -> str:
+        parts = {n: x for n, x in vars(self).items() if not n.startswith("_")}
+        return description.describe(parts or [self._root])._repr_html_()
 
     @property
     def save_counter(self) -> Variable:
