@@ -83,6 +83,8 @@ TOLD = {
     "layers.IntegerLookup": _INTEGERS,
     "layers.StringLookup": _STRINGS,
     "layers.TextVectorization": _STRINGS,
+    "layers.experimental.SyncBatchNormalization": "Use "
+    "layers.BatchNormalization(synchronized=True).",
     "premade": "Build the model with layers.",
     "wrappers.scikit_learn": "Use SKLearnClassifier and SKLearnRegressor of wrappers.",
 }  # fmt: skip
