@@ -272,6 +272,29 @@ def fit_with_batch_statistics(tf, keras, strategy):
     return history | {"trained": trained}
 
 
+def fit_with_common_statistics(tf, keras, strategy):
+    """All replicas normalize by the statistics of all of their parts."""
+
+    class Normalized(keras.Sequential):
+        def train_step(self, data):
+            return super().train_step(data)
+
+    with scope_of(strategy):
+        model = Normalized(
+            [
+                keras.Input((3,)),
+                keras.layers.Dense(2, kernel_initializer="ones"),
+                keras.layers.BatchNormalization(synchronized=True, momentum=0.5),
+                keras.layers.Dense(1, kernel_initializer="ones"),
+            ]
+        )
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+    x, y = examples(16)
+    given = {"batch_size": 8, "shuffle": False, "verbose": 0}
+    history = model.fit(x, y, epochs=2, validation_data=(x, y), **given).history
+    return history | {"weights": weights_of(model)}
+
+
 PROGRAMS = [
     fit_with_a_tape,
     fit_with_callbacks,
@@ -279,6 +302,7 @@ PROGRAMS = [
     train_on_batches,
     fit_two_networks,
     fit_with_batch_statistics,
+    fit_with_common_statistics,
 ]
 
 

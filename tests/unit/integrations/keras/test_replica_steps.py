@@ -186,6 +186,19 @@ def test_former_names_of_compiled_losses_and_metrics_work_in_a_step():
     assert found[0]["mae"] == pytest.approx(plain["mae"])
 
 
+@pytest.mark.parametrize("run_eagerly", [False, True])
+def test_a_replica_without_examples_looks_up_no_rows(run_eagerly):
+    strategy = mirrored(4)
+    with strategy.scope():
+        table = keras.layers.Embedding(3, 1, embeddings_initializer="ones")
+        model = keras.Sequential([keras.Input((), dtype="int32"), table])
+        rate, options = keras.optimizers.SGD(1.0), {"run_eagerly": run_eagerly}
+        model.compile(rate, "mse", per_replica=True, **options)
+    # Two of the four replicas have an example each, whose gradient is 2 / 4.
+    model.fit(np.array([2, 2]), np.zeros((2, 1)), batch_size=4, verbose=0)
+    np.testing.assert_allclose(model.get_weights()[0].ravel(), [1.0, 1.0, 0.0])
+
+
 def test_a_sparse_batch_is_refused_on_several_replicas():
     topology = call_context.find_placement(mirrored(2)).topology
     with pytest.raises(TypeError, match="sparse batch"):

@@ -42,6 +42,7 @@ NAMES: dict[str, tuple[str, str]] = {
         "in_stateless_scope get_stateless_scope",
         "the values that Keras itself passes",
     ),
+    "keras.src.backend.jax.nn": ("moments", "batch statistics of all replicas"),
     "keras.src.backend.jax.trainer": (
         "JAXTrainer JAXEpochIterator",
         "the loops of models, and the batches and steps of an epoch",

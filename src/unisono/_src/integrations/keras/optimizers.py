@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any, final
 
 import jax
+import jax.numpy as jnp
 import keras
 
 from unisono._src.execution import contexts, function, sharded_update
@@ -20,7 +21,7 @@ from unisono._src.integrations.keras.internals import KerasOptimizer, KerasVaria
 from unisono._src.ops import control_flow
 from unisono._src.state import remote_state, variables
 from unisono._src.strategies.base import Strategy
-from unisono._src.values import array_operators
+from unisono._src.values import array_operators, distributed
 from unisono._src.values.indexed_slices import IndexedSlices
 
 # The gradient of an array, or of some of its rows.
@@ -59,12 +60,9 @@ def wrap_apply(original: Callable[..., None]) -> Callable[..., None]:
             original(self, grads, trainable_variables)
             return
         wanted = _find_variables(self, trainable_variables)
-        # A variable that the loss does not depend on has None for its gradient, which
-        # cannot be summed; `given` says to which variables the others belong.
-        given = [i for i, g in enumerate(grads) if g is not None]
-        update = functools.partial(_reduce_and_update, self, original, wanted, given)
+        update = functools.partial(_reduce_and_update, self, original, wanted)
         # All replicas meet here, and the update runs once, for all copies.
-        contexts.merge_replicas(update, args=([grads[i] for i in given],))
+        contexts.merge_replicas(update, args=(list(grads),))
 
     return apply
 
@@ -103,13 +101,16 @@ def _reduce_and_update(
     optimizer: KerasOptimizer,
     original: Callable[..., None],
     wanted: list[KerasVariable],
-    given: list[int],
     strategy: Strategy,
-    grads: Sequence[Gradient | None],
+    all_grads: Sequence[Gradient | None],
 ) -> None:
     """Sum the gradients and update all copies alike, in cross-replica context."""
     if not optimizer.built:
         optimizer.build(wanted)
+    # A variable that the loss does not depend on has None for its gradient, which
+    # cannot be summed; `given` says to which variables the others belong.
+    given = [i for i, g in enumerate(all_grads) if g is not None]
+    grads = [_fill_missing(all_grads[i]) for i in given]
     if _update_parts(optimizer, wanted, given, grads):
         return
     pairs = [
@@ -121,6 +122,26 @@ def _reduce_and_update(
     if _update_on_servers(optimizer, [wanted[i] for i in given], arrays):
         return
     _compile_update(optimizer, original, wanted, given)(arrays)
+
+
+def _fill_missing(gradient: Any) -> Any:
+    """Return a gradient with zeros for the replicas whose loss has no part in it.
+
+    A replica without examples looks up no rows of a table, for example.
+    """
+    if not isinstance(gradient, distributed.PerReplica) or gradient.is_stacked:
+        return gradient
+    if gradient.local is not None or all(x is not None for x in gradient.values):
+        return gradient
+    found = next(x for x in gradient.values if x is not None)
+    zeros: Gradient
+    if isinstance(found, IndexedSlices):
+        rows, places = jnp.zeros_like(found.values), jnp.zeros_like(found.indices)
+        zeros = IndexedSlices(rows, places, found.dense_shape)
+    else:
+        zeros = jnp.zeros_like(found)
+    parts = [zeros if x is None else x for x in gradient.values]
+    return distributed.PerReplica(parts, gradient.topology)
 
 
 def _update_on_servers(

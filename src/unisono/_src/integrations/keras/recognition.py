@@ -19,6 +19,7 @@ from unisono._src.foundation import ambient
 from unisono._src.integrations import attribute_patches
 from unisono._src.integrations.keras import (
     adoption,
+    common_statistics,
     inputs,
     internals,
     loss_scaling,
@@ -131,6 +132,8 @@ def install() -> None:
             (trainer, "_get_jax_state", replica_steps.wrap_get_state),
             (trainer, "_symbolic_build", replica_steps.wrap_build),
             (trainer, "_aggregate_additional_loss", loss_scaling.wrap_additional),
+            (keras.layers.BatchNormalization, "__init__", common_statistics.wrap_init),
+            (internals.nn, "moments", common_statistics.wrap_moments),
             (losses, "reduce_values", loss_scaling.wrap_reduce),
             (losses, "scale_loss_for_distribution", loss_scaling.wrap_scale),
             (losses, "unscale_loss_for_distribution", loss_scaling.wrap_unscale),
