@@ -83,14 +83,14 @@ class Group:
     Args:
         directory: for their logs.
         workers: how many.
-        devices: virtual CPU devices of each.
+        devices: virtual CPU devices of each; a list if they have different numbers.
         ports: of all workers of the cluster, also of some that are not started.
         environment: more variables for all of them.
     """
 
     def __init__(self, directory, workers, devices=1, ports=None, **environment):
         self.directory = pathlib.Path(directory)
-        self.devices = devices
+        self.devices = [devices] * workers if isinstance(devices, int) else devices
         ports = ports or [free_port() for _ in range(workers)]
         self.addresses = [f"127.0.0.1:{port}" for port in ports]
         command = [sys.executable, "-u", "-m", "tests.multiprocess.worker"]
@@ -114,7 +114,7 @@ class Group:
             "XLA_FLAGS": " ".join(
                 [
                     os.environ.get("XLA_FLAGS", ""),
-                    f"--xla_force_host_platform_device_count={self.devices}",
+                    f"--xla_force_host_platform_device_count={self.devices[index]}",
                 ]
             ),
             "PYTHONPATH": str(ROOT / "src"),

@@ -29,6 +29,38 @@ def split(s, w, cases, policy="AUTO"):
     return [_steps(s, dataset) for dataset in made]
 
 
+def regress(s, w):
+    """Losses and the weight of a regression over uneven batches."""
+    x = np.arange(17, dtype=np.float32)
+    dataset = Dataset.from_tensor_slices((x, 3 * x)).batch(7)
+    with s.scope():
+        weight = tf.Variable(0.0)
+
+    def replica(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((weight * x - y) ** 2) / 700.0
+        return loss, tape.gradient(loss, weight)
+
+    @tf.function
+    def step(batch):
+        loss, gradient = s.run(replica, args=batch)
+        weight.assign_sub(0.1 * s.reduce("SUM", gradient, axis=None))
+        return s.reduce("SUM", loss, axis=None)
+
+    losses = [float(step(b)) for b in s.experimental_distribute_dataset(dataset)]
+    return [losses, float(weight.numpy())]
+
+
+def own_datasets(s, w):
+    """Elements of a dataset that each worker makes, two rows for a replica."""
+
+    def make(context):
+        number, index = context.num_input_pipelines, context.input_pipeline_id
+        return Dataset.range(12).shard(number, index).batch(2)
+
+    return [local(s, x) for x in s.distribute_datasets_from_function(make)]
+
+
 def files_without_files(s, w):
     return attempt(lambda: _steps(s, _with_policy(Dataset.range(8).batch(4), "FILE")))
 

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from tests.multiprocess import harness
+import unisono
+from tests.multiprocess import harness, input_scenarios
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -458,3 +459,47 @@ def test_workers_that_read_the_same_continue_at_the_same_element(pair):
     assert first == second
     assert first[0] == "WorkerMismatchError"
     assert "worker 0 has element 4; worker 1 has element 6" in first[1]
+
+
+@pytest.fixture(scope="module")
+def uneven(tmp_path_factory):
+    """Two workers, with two and four replicas."""
+    with harness.Group(tmp_path_factory.mktemp("uneven"), 2, [2, 4]) as made:
+        yield made
+
+
+def test_workers_with_different_numbers_of_devices_share_every_batch(uneven):
+    first, second = uneven.call("split", cases=[(12, 12), (7, 7), (3, 6)])
+    assert first == [[[[0, 1], [4, 5]]], [[[0, 1], [4, 5]]], [[[0], [2]]]]
+    assert second == [
+        [[[2, 3], [6, 7], [8, 9], [10, 11]]],
+        [[[2, 3], [6], [], []]],
+        [[[1], [], [], []]],
+    ]
+
+
+def test_workers_with_different_numbers_of_devices_train_as_one_device(uneven):
+    alone = unisono.distribute.OneDeviceStrategy("CPU:0")
+    losses, weight = input_scenarios.regress(alone, 0)
+    for told in uneven.call("regress"):
+        assert told[0] == pytest.approx(losses, rel=1e-5)
+        assert told[1] == pytest.approx(weight, rel=1e-5)
+
+
+def test_workers_with_different_numbers_of_devices_read_their_own_datasets(uneven):
+    first, second = uneven.call("own_datasets")
+    assert first == [[[0, 2], [4, 6]], [[8, 10], []]]
+    assert second == [[[1, 3], [5, 7], [9, 11], []], [[], [], [], []]]
+
+
+def test_workers_with_different_numbers_of_devices_cannot_deal_files(uneven, tmp_path):
+    paths = []
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("".join(f"{name}{i}\n" for i in range(6)))
+        paths.append(str(tmp_path / name))
+    # By default each of them reads all files, and keeps its part of every batch.
+    (first, _), (second, _) = uneven.call("lines", paths=paths, batch=6)
+    assert first[0] == [["a0"], ["a2"]]
+    assert second[1] == [["b1"], ["b3"], ["b4"], ["b5"]]
+    for told in uneven.call("files_without_files"):
+        assert told[0] == "ValueError" and "[2, 4]" in told[1]

@@ -413,7 +413,7 @@ class DistributedBatches(DistributedDataset):
         given = dispatch.to_node(dataset)
         wanted = dataset_options.options_of(given)
         policy = wanted.experimental_distribute.auto_shard_policy
-        self._decision = sharding_rule.decide(given, policy)
+        self._decision = sharding_rule.decide(given, policy, self._share.uneven)
         self._by_data = self._decision.kind == dataset_options.AutoShardPolicy.DATA
         sharding_rule.check_batched(given, self._share.replicas)
         is_off = self._decision.kind == dataset_options.AutoShardPolicy.OFF

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import final
 
 from unisono._src.execution import specs
@@ -153,11 +153,28 @@ class Decision:
     size: int | None
 
 
-def decide(node: nodes.Node, policy: Policy) -> Decision:
-    """Returns the rule and the sharding that a dataset gets."""
+def decide(node: nodes.Node, policy: Policy, uneven: Sequence[int] = ()) -> Decision:
+    """Returns the rule and the sharding that a dataset gets.
+
+    Args:
+        node: the plan.
+        policy: the policy that the options ask for.
+        uneven: how many replicas each worker has, if they have different numbers.
+
+    Raises:
+        ValueError: workers with different numbers of replicas would read batches of
+            their own, of which each would need another number of steps.
+    """
     kind = policy
     if policy == Policy.AUTO:
-        kind = Policy.FILE if file_nodes(node) else Policy.DATA
+        is_by_file = not uneven and bool(file_nodes(node))
+        kind = Policy.FILE if is_by_file else Policy.DATA
+    if uneven and kind != Policy.DATA:
+        raise ValueError(
+            f"The workers have different numbers of replicas, {list(uneven)}, so they "
+            f"cannot read batches of their own, as AutoShardPolicy.{policy.name} says. "
+            "Use AutoShardPolicy.DATA, or distribute_datasets_from_function."
+        )
     size = None if kind == Policy.DATA else batch_size(node)
     return Decision(policy, kind, size)
 
@@ -253,8 +270,11 @@ def plan_for_worker(
     """
     if workers > 1 and (decision.policy, decision.kind) == (Policy.AUTO, Policy.DATA):
         _log.warning(
-            "AutoShardPolicy.AUTO: the dataset reads no files, so each of the %d "
-            "workers runs the whole pipeline and keeps its share of every batch.",
+            "AutoShardPolicy.AUTO: %s, so each of the %d workers runs the whole "
+            "pipeline and keeps its share of every batch.",
+            "the workers have different numbers of replicas"
+            if file_nodes(node)
+            else "the dataset reads no files",
             workers,
         )
     return shard_for_worker(node, decision, workers, worker)

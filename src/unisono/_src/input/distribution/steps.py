@@ -27,14 +27,25 @@ def chunks(batch: int, replicas: int) -> list[tuple[int, int]]:
 
 
 def chunks_of_worker(
-    batch: int, replicas: int, workers: int, worker: int
+    batch: int, counts: Sequence[int], worker: int
 ) -> list[tuple[int, int]]:
     """Returns the chunks of one worker's replicas; the workers take chunks in turn.
 
-    >>> chunks_of_worker(7, 4, workers=2, worker=1)
+    Args:
+        batch: how many rows the batch has.
+        counts: how many replicas each worker has. A worker that has enough chunks
+            takes no more.
+        worker: the number of the worker.
+
+    >>> chunks_of_worker(7, [2, 2], worker=1)
     [(2, 4), (6, 7)]
+    >>> [chunks_of_worker(6, [2, 4], worker=w) for w in range(2)]
+    [[(0, 1), (2, 3)], [(1, 2), (3, 4), (4, 5), (5, 6)]]
     """
-    return chunks(batch, replicas)[worker::workers]
+    turns = range(max(counts))
+    takers = [w for turn in turns for w, count in enumerate(counts) if turn < count]
+    found = zip(takers, chunks(batch, sum(counts)), strict=True)
+    return [chunk for taker, chunk in found if taker == worker]
 
 
 def chunks_in_turn(
@@ -112,16 +123,24 @@ class Share(NamedTuple):
         replicas: how many replicas there are on all workers.
         workers: how many workers there are.
         worker: the number of this worker.
+        uneven: how many replicas each worker has, if they have different numbers; else
+            nothing.
     """
 
     replicas: int
     workers: int = 1
     worker: int = 0
+    uneven: tuple[int, ...] = ()
 
     @property
     def local(self) -> int:
         """Returns how many replicas this worker has."""
-        return self.replicas // self.workers
+        return self.counts[self.worker]
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Returns how many replicas each worker has."""
+        return self.uneven or (self.replicas // self.workers,) * self.workers
 
     @property
     def is_single(self) -> bool:
@@ -130,19 +149,12 @@ class Share(NamedTuple):
 
 
 def share_of(topology: Topology) -> Share:
-    """Returns this worker's share of the replicas.
-
-    Raises:
-        ValueError: the workers have different numbers of devices.
-    """
-    share = Share(topology.replicas, topology.workers, topology.worker)
-    if share.local * share.workers != share.replicas or share.local != topology.copies:
-        raise ValueError(
-            "A dataset can be distributed only if every worker has the same number of "
-            f"replicas; there are {topology.replicas} replicas on {topology.workers} "
-            f"workers, and worker {topology.worker} has {topology.copies}."
-        )
-    return share
+    """Returns this worker's share of the replicas."""
+    owners = [device.process_index for device in topology.devices]
+    counts = tuple(owners.count(worker) for worker in range(topology.workers))
+    is_uneven = topology.workers > 1 and len(set(counts)) > 1
+    uneven = counts if is_uneven else ()
+    return Share(topology.replicas, topology.workers, topology.worker, uneven)
 
 
 @final
@@ -173,9 +185,9 @@ class Step(NamedTuple):
 def cuts(rows: int, share: Share, size: int | None, is_common: bool) -> list[Bounds]:
     """Returns the steps in which a worker takes a batch, as bounds."""
     if size is not None:
-        return fills_of_worker(rows, size, *share)
+        return fills_of_worker(rows, size, share.replicas, share.workers, share.worker)
     if is_common:
-        return [chunks_of_worker(rows, *share)]
+        return [chunks_of_worker(rows, share.counts, share.worker)]
     return chunks_in_turn(rows, share.replicas, share.local)
 
 
