@@ -218,6 +218,14 @@ def helper(x): return mask(x)
 def step(x): return helper(x)
 """
     assert judge(program)["tf.boolean_mask"][0] == "missing"
+    on_host = program.replace(
+        "return helper(x)", "return tf.py_function(helper, [x], 3)"
+    )
+    assert judge(on_host)["tf.boolean_mask"][0] == "same"
+    in_keras = program.replace(
+        "@tf.function", "tf.keras.Model(1).compile(loss=[helper])"
+    )
+    assert not has_keras or judge(in_keras)["tf.boolean_mask"][0] == "missing"
 
 
 @pytest.mark.parametrize(
@@ -243,6 +251,8 @@ def test_members_of_shapes_and_types_say_what_to_write(program, written, told):
         "class A: x = 1\nclass B(A, tf.Module): pass\nB().x",
         "import other\nclass B(other.A, tf.Module): pass\nB().x",
         "if tf is None or not tf: pass",
+        "@tf.function\ndef f(x):\n  with tf.GradientTape():\n"
+        "    i = 0\n    while i < tf.shape(x)[0]: i += 1",
         "tf.square(x).shape[0], len(tf.square(x).shape), tf.square(x).dtype.name",
     ],
 )

@@ -36,9 +36,14 @@ Typing = Callable[[str, bool], str | None]
 # Names by which programs call TensorFlow, where nothing tells what they are.
 TENSORFLOW_NAMES = {"tf": "", "tensorflow": "", "tf2": "", "tf1": "compat.v1"}
 _MOST_VALUES = 30
+_SHAPE = Value("Tensor.shape", "method")
 # Methods of datasets that call a function, in Python.
 _DATASET_METHODS = frozenset(
     ("map", "filter", "flat_map", "interleave", "scan", "from_generator", "take_while")
+)
+# Functions that call one on the host, also from a compiled function.
+_HOST_CALLS = frozenset(
+    ("debug_callback", "io_callback", "numpy_function", "pure_callback", "py_function")
 )
 _COMPILES = frozenset((Value("function"), Value("keras.layers.Lambda")))
 # Functions that a module may be given to, and that do nothing with it.
@@ -206,10 +211,11 @@ class ExpressionReader:
         return values
 
     def _container(self, node: ast.expr) -> Values:
+        found: Values = NONE
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
-                self._pass_on(child)
-        return NONE
+                found |= _functions(self._pass_on(child))
+        return found
 
     def _attribute(
         self, node: ast.Attribute, call: CallArguments | None = None
@@ -268,6 +274,8 @@ class ExpressionReader:
                 made.add(Value(path))
             elif value.kind == "module":
                 made |= self.module_name(value.path, link.attr) or NONE
+            elif value.kind == "output" and link.attr == "shape":
+                made.add(_SHAPE)
             elif value.kind == "method" and value.path in rows.NUMPY_MEMBERS:
                 self.note(link, written, path, "object", call)
             elif value.kind == "object" and link.attr not in value.own:
@@ -330,7 +338,7 @@ class ExpressionReader:
             self._facts.compiled |= passed
         if name in _DATASET_METHODS:
             self._facts.hosted |= passed
-        else:
+        elif name not in _HOST_CALLS:
             called |= passed
         self._facts.calls.setdefault(self.place.function, set()).update(called)
 
@@ -340,12 +348,18 @@ class ExpressionReader:
         for value in values:
             if value.kind == "local":
                 made |= self._facts.returned.get(value.path, NONE)
+            elif value.path == "keras.Input" or _is_layer(value):
+                made.add(Value("", "output"))
             elif value.kind in ("path", "method"):
+                if self.place.compiled and value.path in rows.KNOWN_SIZES:
+                    continue  # It gives NumPy's numbers there.
                 of = self._typing(value.path, True)
                 # What a checkpoint is made of are its attributes.
                 own = call.keywords if of == "train.Checkpoint" else ()
                 if of is not None:
                     made.add(Value(of, "object", frozenset(own)))
+                elif value.path.startswith("keras.layers."):  # Such as `add`.
+                    made.add(Value("", "output"))
         return frozenset(made)
 
     def _getattr_values(self, node: ast.Call, call: CallArguments) -> Values | None:
@@ -390,9 +404,8 @@ class ExpressionReader:
 
     def _binary(self, node: ast.BinOp) -> Values:
         left, right = self.eval(node.left), self.eval(node.right)
-        shape = Value("Tensor.shape", "method")
-        of_list = isinstance(node.right, ast.List) and shape in left
-        if of_list or (isinstance(node.left, ast.List) and shape in right):
+        of_list = isinstance(node.right, ast.List) and _SHAPE in left
+        if of_list or (isinstance(node.left, ast.List) and _SHAPE in right):
             self.note(node, "shape and list", "shape and list", "form")
         return _array_of(left | right)
 
@@ -400,9 +413,8 @@ class ExpressionReader:
         values = self.eval(node.value)
         found = values | self.eval(node.slice)
         # A part of a shape is a tuple, too.
-        shape = Value("Tensor.shape", "method")
-        is_part = shape in values and isinstance(node.slice, ast.Slice)
-        return frozenset({shape}) if is_part else _array_of(found)
+        is_part = _SHAPE in values and isinstance(node.slice, ast.Slice)
+        return frozenset({_SHAPE}) if is_part else _array_of(found)
 
     def _compare(self, node: ast.Compare) -> Values:
         found = self._operation(node)
@@ -438,11 +450,12 @@ class ExpressionReader:
             self.bind(made.target, elements(self.eval(made.iter)))
             for test in made.ifs:
                 self.eval(test)
+        found: Values = NONE
         for part in ("key", "value", "elt"):
             if hasattr(node, part):
-                self.eval(getattr(node, part))
+                found |= _functions(self.eval(getattr(node, part)))
         self.place.scope = outer
-        return NONE
+        return found
 
 
 # The methods that read expressions of a kind.
@@ -471,6 +484,17 @@ _METHODS: dict[type[ast.AST], str] = {
 def elements(values: Values) -> Values:
     """Returns the values that a loop over values gives."""
     return frozenset({TENSOR}) if TENSOR in values else NONE
+
+
+def _is_layer(value: Value) -> bool:
+    """Returns whether a value is a layer or model, which can be called."""
+    models = ("keras.Model", "keras.Sequential", "keras.models.")
+    return value.kind == "object" and value.path.startswith(("keras.layers.", *models))
+
+
+def _functions(values: Values) -> Values:
+    """Returns the program's functions, which whoever gets a list of them may call."""
+    return frozenset(value for value in values if value.kind == "local")
 
 
 def _array_of(operands: Values) -> Values:

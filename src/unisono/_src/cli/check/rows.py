@@ -96,6 +96,9 @@ TAKEN_FOR_TENSORFLOW = (
     "comes from, too."
 )
 
+# Functions whose values are known while a function is compiled.
+KNOWN_SIZES = ("rank", "shape", "size")
+
 # Members of arrays that are objects of Python's or NumPy's classes.
 NUMPY_MEMBERS = ("Tensor.dtype", "Tensor.shape")
 

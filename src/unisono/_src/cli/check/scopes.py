@@ -19,7 +19,8 @@ class Value:
         path: TensorFlow's path, without ``tf.``; of an object, that of its class.
         kind: ``"path"``, ``"object"``, or ``"method"`` of an object; ``"derived"`` for
             a class of the program with this base, which is "" if it has none of
-            TensorFlow's; ``"local"`` for its functions, ``"module"`` for its files.
+            TensorFlow's; ``"local"`` for its functions, ``"module"`` for its files;
+            ``"output"`` for what a layer gives, of which only the shape is known.
         own: the members that a derived class defines itself, and `OPEN` if it has a
             base that is not known.
     """
