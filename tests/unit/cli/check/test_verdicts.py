@@ -173,9 +173,26 @@ def test_a_while_that_a_gradient_goes_through_needs_a_bound():
     loop = "  with tf.GradientTape() as tape:\n    while x > 0: x = x - 1\n"
     status, told = judge(FUNCTION + loop)["while"]
     assert status == "missing" and "maximum_iterations" in told
-    assert judge(FUNCTION + loop + "    for i in tf.range(3): x *= x\n")["for"][0] == (
-        "same"
+    limit = "tf.autograph.experimental.set_loop_options(maximum_iterations=3)"
+    limited = loop.replace("x = x - 1", f"{limit}; x = x - 1")
+    assert judge(FUNCTION + limited)["while"][0] == "same"
+    for end, expected in [("3", "same"), ("x", "missing"), ("tf.size(x)", "same")]:
+        turns = (
+            f"  with tf.GradientTape() as tape:\n    for i in tf.range({end}): x *= x\n"
+        )
+        assert judge(FUNCTION + turns)["for"][0] == expected
+
+
+def test_statements_that_autograph_does_not_reach_are_told():
+    comprehension = judge(FUNCTION + "  y = [1 if x > 0 else 2 for _ in 'ab']\n")
+    assert comprehension["if"][0] == "missing"
+    layer = (
+        "class L(tf.keras.layers.Layer):\n  def call(self, x):\n"
+        "    if tf.reduce_sum(x) > 0: x = -x\n    return x\n"
     )
+    assert not has_keras or judge(layer)["if"][0] == "differs"
+    compiled = layer.replace("  def call", "  @tf.function\n  def call")
+    assert not has_keras or judge(compiled)["if"][0] == "same"
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,7 @@ _ONLY_WITH = {
 
 # The argument with which a name does not differ.
 _ONLY_WITHOUT = {
+    "autograph.experimental.set_loop_options": ("maximum_iterations", 2),
     "math.bincount": ("maxlength", 3),
     "math.confusion_matrix": ("num_classes", 2),
     "math.count_nonzero": ("dtype", 3),

@@ -36,6 +36,8 @@ Typing = Callable[[str, bool], str | None]
 # Names by which programs call TensorFlow, where nothing tells what they are.
 TENSORFLOW_NAMES = {"tf": "", "tensorflow": "", "tf2": "", "tf1": "compat.v1"}
 _MOST_VALUES = 30
+# A range whose end is an array.
+OF_ARRAY = Value("range", "of array")
 _SHAPE = Value("Tensor.shape", "method")
 # Methods of datasets that call a function, in Python.
 _DATASET_METHODS = frozenset(
@@ -159,8 +161,10 @@ class ExpressionReader:
             values: what it asks or goes through.
         """
         if self.place.compiled and TENSOR in values:
-            in_tape = form == "while" and self.place.tapes
-            self.note(node, form, "while in a tape" if in_tape else form, "form")
+            path = form + self.place.reach
+            if self.place.tapes and not _is_bounded(node, values):
+                path = "loop in a tape"
+            self.note(node, form, path, "form")
 
     def _name(self, node: ast.Name) -> Values:
         if not isinstance(node.ctx, ast.Load):
@@ -314,6 +318,8 @@ class ExpressionReader:
         given = [self._argument(a, name) for a in node.args]
         given += [self._argument(k.value, name) for k in node.keywords]
         self._follow(values, given, name)
+        if Value("range") in values and any(TENSOR in each for each in given):
+            return frozenset({TENSOR, OF_ARRAY})
         if name == "iter" and isinstance(node.func, ast.Name) and given:
             return self._results(_iterators(given[0]), call)
         return self._results(values, call)
@@ -443,8 +449,8 @@ class ExpressionReader:
         return NONE
 
     def _comprehension(self, node: ast.expr) -> Values:
-        outer = self.place.scope
-        self.place.scope = Scope(outer)
+        outer, reach = self.place.scope, self.place.reach
+        self.place.scope, self.place.reach = Scope(outer), " in a comprehension"
         # The sources come first: they bind the names that the element uses.
         for made in getattr(node, "generators", ()):
             self.bind(made.target, elements(self.eval(made.iter)))
@@ -454,7 +460,7 @@ class ExpressionReader:
         for part in ("key", "value", "elt"):
             if hasattr(node, part):
                 found |= _functions(self.eval(getattr(node, part)))
-        self.place.scope = outer
+        self.place.scope, self.place.reach = outer, reach
         return found
 
 
@@ -479,6 +485,17 @@ _METHODS: dict[type[ast.AST], str] = {
     ast.Tuple: "_container",
     ast.UnaryOp: "_operation",
 }
+
+
+def _is_bounded(node: ast.AST, values: Values) -> bool:
+    """Returns whether the number of a loop's turns has a limit, or it is no loop."""
+    if isinstance(node, ast.For) and OF_ARRAY not in values:
+        return True
+    if not isinstance(node, ast.For | ast.While):
+        return True
+    first = getattr(node.body[0], "value", None)
+    name = getattr(getattr(first, "func", None), "attr", "")
+    return name == "set_loop_options"
 
 
 def elements(values: Values) -> Values:
