@@ -151,7 +151,9 @@ def weigh(
         return SILENT, ""
     if not told or path in _NEVER or _is_excepted(path, call):
         return SILENT, ""
-    if any(failing in told for failing in _FAILING) and is_compiled:
+    # A TensorArray that grows is written at positions that a loop counts.
+    is_failing = any(each in told for each in _FAILING) or path == "TensorArray"
+    if is_failing and is_compiled:
         return FAILS, told
     # Without `x` and `y` the positions are of another type everywhere.
     is_of_compiled = "ompiled" in told and path != "where"

@@ -449,8 +449,8 @@ class ExpressionReader:
         return NONE
 
     def _comprehension(self, node: ast.expr) -> Values:
-        outer, reach = self.place.scope, self.place.reach
-        self.place.scope, self.place.reach = Scope(outer), " in a comprehension"
+        outer = self.place.scope
+        self.place.scope = Scope(outer)
         # The sources come first: they bind the names that the element uses.
         for made in getattr(node, "generators", ()):
             self.bind(made.target, elements(self.eval(made.iter)))
@@ -460,7 +460,7 @@ class ExpressionReader:
         for part in ("key", "value", "elt"):
             if hasattr(node, part):
                 found |= _functions(self.eval(getattr(node, part)))
-        self.place.scope, self.place.reach = outer, reach
+        self.place.scope = outer
         return found
 
 

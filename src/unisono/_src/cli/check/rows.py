@@ -98,10 +98,6 @@ FORMS = {
         f"{form} in Keras": ("differs", _IN_KERAS.format(form))
         for form in ("if", "while", "for", "assert")
     },
-    "if in a comprehension": (
-        "missing",
-        "Comprehensions are not converted. Write a `for` statement, or tf.where.",
-    ),
 }
 
 TAKEN_FOR_TENSORFLOW = (

@@ -73,8 +73,8 @@ class ReadingPlace:
         function: the key of the function around them; "" in the module.
         compiled: whether they are in a function that is compiled.
         hosted: whether they are in a function that a dataset calls.
-        reach: how AutoGraph does not reach them: ``" in Keras"`` in a method that Keras
-            calls, ``" in a comprehension"``; "" if it does.
+        reach: ``" in Keras"`` in a method that Keras calls, which AutoGraph does not
+            reach from `fit`; "" elsewhere.
         branches: in how many branches and loops they are.
         tapes: in how many blocks of gradient tapes they are.
     """
