@@ -85,6 +85,8 @@ TOLD = {
     "layers.IntegerLookup": _INTEGERS,
     "layers.StringLookup": _STRINGS,
     "layers.TextVectorization": _STRINGS,
+    "layers.experimental.SyncBatchNormalization": "Write "
+    "layers.BatchNormalization(synchronized=True).",
     "mixed_precision.experimental": "Leave out `experimental.`; set_policy is "
     "mixed_precision.set_global_policy.",
     "layers.experimental.SyncBatchNormalization": "Use "

@@ -173,9 +173,24 @@ def test_a_while_that_a_gradient_goes_through_needs_a_bound():
     loop = "  with tf.GradientTape() as tape:\n    while x > 0: x = x - 1\n"
     status, told = judge(FUNCTION + loop)["while"]
     assert status == "missing" and "maximum_iterations" in told
-    assert judge(FUNCTION + loop + "    for i in tf.range(3): x *= x\n")["for"][0] == (
-        "same"
+    limit = "tf.autograph.experimental.set_loop_options(maximum_iterations=3)"
+    limited = loop.replace("x = x - 1", f"{limit}; x = x - 1")
+    assert judge(FUNCTION + limited)["while"][0] == "same"
+    for end, expected in [("3", "same"), ("x", "missing"), ("tf.size(x)", "same")]:
+        turns = (
+            f"  with tf.GradientTape() as tape:\n    for i in tf.range({end}): x *= x\n"
+        )
+        assert judge(FUNCTION + turns)["for"][0] == expected
+
+
+def test_statements_that_autograph_may_not_reach_are_told():
+    layer = (
+        "class L(tf.keras.layers.Layer):\n  def call(self, x):\n"
+        "    if tf.reduce_sum(x) > 0: x = -x\n    return x\n"
     )
+    assert not has_keras or judge(layer)["if"][0] == "differs"
+    compiled = layer.replace("  def call", "  @tf.function\n  def call")
+    assert not has_keras or judge(compiled)["if"][0] == "same"
 
 
 @pytest.mark.parametrize(
@@ -197,6 +212,8 @@ def test_a_while_that_a_gradient_goes_through_needs_a_bound():
         ("tf.sequence_mask(x, 3)", "same", "same"),
         ("tf.summary.scalar('x', x)", "same", "missing"),
         ("tf.gather(x, y)", "same", "differs"),
+        ("tf.TensorArray(tf.float32, 3)", "same", "same"),
+        ("tf.TensorArray(tf.float32, 3, dynamic_size=True)", "same", "missing"),
         ("tf.data.Dataset.range(3).shuffle(3)", "same", "same"),
         ("tf.data.Dataset.range(3).shuffle(3, seed=1)", "differs", "differs"),
         ("tf.data.Dataset.range(3).cache('a')", "differs", "differs"),
@@ -218,6 +235,14 @@ def helper(x): return mask(x)
 def step(x): return helper(x)
 """
     assert judge(program)["tf.boolean_mask"][0] == "missing"
+    on_host = program.replace(
+        "return helper(x)", "return tf.py_function(helper, [x], 3)"
+    )
+    assert judge(on_host)["tf.boolean_mask"][0] == "same"
+    in_keras = program.replace(
+        "@tf.function", "tf.keras.Model(1).compile(loss=[helper])"
+    )
+    assert not has_keras or judge(in_keras)["tf.boolean_mask"][0] == "missing"
 
 
 @pytest.mark.parametrize(
@@ -243,6 +268,8 @@ def test_members_of_shapes_and_types_say_what_to_write(program, written, told):
         "class A: x = 1\nclass B(A, tf.Module): pass\nB().x",
         "import other\nclass B(other.A, tf.Module): pass\nB().x",
         "if tf is None or not tf: pass",
+        "@tf.function\ndef f(x):\n  with tf.GradientTape():\n"
+        "    i = 0\n    while i < tf.shape(x)[0]: i += 1",
         "tf.square(x).shape[0], len(tf.square(x).shape), tf.square(x).dtype.name",
     ],
 )

@@ -94,6 +94,7 @@ _ONLY_WITH = {
 
 # The argument with which a name does not differ.
 _ONLY_WITHOUT = {
+    "autograph.experimental.set_loop_options": ("maximum_iterations", 2),
     "math.bincount": ("maxlength", 3),
     "math.confusion_matrix": ("num_classes", 2),
     "math.count_nonzero": ("dtype", 3),
@@ -150,7 +151,9 @@ def weigh(
         return SILENT, ""
     if not told or path in _NEVER or _is_excepted(path, call):
         return SILENT, ""
-    if any(failing in told for failing in _FAILING) and is_compiled:
+    # A TensorArray that grows is written at positions that a loop counts.
+    is_failing = any(each in told for each in _FAILING) or path == "TensorArray"
+    if is_failing and is_compiled:
         return FAILS, told
     # Without `x` and `y` the positions are of another type everywhere.
     is_of_compiled = "ompiled" in told and path != "where"

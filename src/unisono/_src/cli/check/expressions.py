@@ -36,9 +36,16 @@ Typing = Callable[[str, bool], str | None]
 # Names by which programs call TensorFlow, where nothing tells what they are.
 TENSORFLOW_NAMES = {"tf": "", "tensorflow": "", "tf2": "", "tf1": "compat.v1"}
 _MOST_VALUES = 30
+# A range whose end is an array.
+OF_ARRAY = Value("range", "of array")
+_SHAPE = Value("Tensor.shape", "method")
 # Methods of datasets that call a function, in Python.
 _DATASET_METHODS = frozenset(
     ("map", "filter", "flat_map", "interleave", "scan", "from_generator", "take_while")
+)
+# Functions that call one on the host, also from a compiled function.
+_HOST_CALLS = frozenset(
+    ("debug_callback", "io_callback", "numpy_function", "pure_callback", "py_function")
 )
 _COMPILES = frozenset((Value("function"), Value("keras.layers.Lambda")))
 # Functions that a module may be given to, and that do nothing with it.
@@ -154,8 +161,10 @@ class ExpressionReader:
             values: what it asks or goes through.
         """
         if self.place.compiled and TENSOR in values:
-            in_tape = form == "while" and self.place.tapes
-            self.note(node, form, "while in a tape" if in_tape else form, "form")
+            path = form + self.place.reach
+            if self.place.tapes and not _is_bounded(node, values):
+                path = "loop in a tape"
+            self.note(node, form, path, "form")
 
     def _name(self, node: ast.Name) -> Values:
         if not isinstance(node.ctx, ast.Load):
@@ -206,10 +215,11 @@ class ExpressionReader:
         return values
 
     def _container(self, node: ast.expr) -> Values:
+        found: Values = NONE
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
-                self._pass_on(child)
-        return NONE
+                found |= _functions(self._pass_on(child))
+        return found
 
     def _attribute(
         self, node: ast.Attribute, call: CallArguments | None = None
@@ -268,6 +278,8 @@ class ExpressionReader:
                 made.add(Value(path))
             elif value.kind == "module":
                 made |= self.module_name(value.path, link.attr) or NONE
+            elif value.kind == "output" and link.attr == "shape":
+                made.add(_SHAPE)
             elif value.kind == "method" and value.path in rows.NUMPY_MEMBERS:
                 self.note(link, written, path, "object", call)
             elif value.kind == "object" and link.attr not in value.own:
@@ -306,6 +318,8 @@ class ExpressionReader:
         given = [self._argument(a, name) for a in node.args]
         given += [self._argument(k.value, name) for k in node.keywords]
         self._follow(values, given, name)
+        if Value("range") in values and any(TENSOR in each for each in given):
+            return frozenset({TENSOR, OF_ARRAY})
         if name == "iter" and isinstance(node.func, ast.Name) and given:
             return self._results(_iterators(given[0]), call)
         return self._results(values, call)
@@ -330,7 +344,7 @@ class ExpressionReader:
             self._facts.compiled |= passed
         if name in _DATASET_METHODS:
             self._facts.hosted |= passed
-        else:
+        elif name not in _HOST_CALLS:
             called |= passed
         self._facts.calls.setdefault(self.place.function, set()).update(called)
 
@@ -340,12 +354,18 @@ class ExpressionReader:
         for value in values:
             if value.kind == "local":
                 made |= self._facts.returned.get(value.path, NONE)
+            elif value.path == "keras.Input" or _is_layer(value):
+                made.add(Value("", "output"))
             elif value.kind in ("path", "method"):
+                if self.place.compiled and value.path in rows.KNOWN_SIZES:
+                    continue  # It gives NumPy's numbers there.
                 of = self._typing(value.path, True)
                 # What a checkpoint is made of are its attributes.
                 own = call.keywords if of == "train.Checkpoint" else ()
                 if of is not None:
                     made.add(Value(of, "object", frozenset(own)))
+                elif value.path.startswith("keras.layers."):  # Such as `add`.
+                    made.add(Value("", "output"))
         return frozenset(made)
 
     def _getattr_values(self, node: ast.Call, call: CallArguments) -> Values | None:
@@ -390,9 +410,8 @@ class ExpressionReader:
 
     def _binary(self, node: ast.BinOp) -> Values:
         left, right = self.eval(node.left), self.eval(node.right)
-        shape = Value("Tensor.shape", "method")
-        of_list = isinstance(node.right, ast.List) and shape in left
-        if of_list or (isinstance(node.left, ast.List) and shape in right):
+        of_list = isinstance(node.right, ast.List) and _SHAPE in left
+        if of_list or (isinstance(node.left, ast.List) and _SHAPE in right):
             self.note(node, "shape and list", "shape and list", "form")
         return _array_of(left | right)
 
@@ -400,9 +419,8 @@ class ExpressionReader:
         values = self.eval(node.value)
         found = values | self.eval(node.slice)
         # A part of a shape is a tuple, too.
-        shape = Value("Tensor.shape", "method")
-        is_part = shape in values and isinstance(node.slice, ast.Slice)
-        return frozenset({shape}) if is_part else _array_of(found)
+        is_part = _SHAPE in values and isinstance(node.slice, ast.Slice)
+        return frozenset({_SHAPE}) if is_part else _array_of(found)
 
     def _compare(self, node: ast.Compare) -> Values:
         found = self._operation(node)
@@ -438,11 +456,12 @@ class ExpressionReader:
             self.bind(made.target, elements(self.eval(made.iter)))
             for test in made.ifs:
                 self.eval(test)
+        found: Values = NONE
         for part in ("key", "value", "elt"):
             if hasattr(node, part):
-                self.eval(getattr(node, part))
+                found |= _functions(self.eval(getattr(node, part)))
         self.place.scope = outer
-        return NONE
+        return found
 
 
 # The methods that read expressions of a kind.
@@ -468,9 +487,31 @@ _METHODS: dict[type[ast.AST], str] = {
 }
 
 
+def _is_bounded(node: ast.AST, values: Values) -> bool:
+    """Returns whether the number of a loop's turns has a limit, or it is no loop."""
+    if isinstance(node, ast.For) and OF_ARRAY not in values:
+        return True
+    if not isinstance(node, ast.For | ast.While):
+        return True
+    first = getattr(node.body[0], "value", None)
+    name = getattr(getattr(first, "func", None), "attr", "")
+    return name == "set_loop_options"
+
+
 def elements(values: Values) -> Values:
     """Returns the values that a loop over values gives."""
     return frozenset({TENSOR}) if TENSOR in values else NONE
+
+
+def _is_layer(value: Value) -> bool:
+    """Returns whether a value is a layer or model, which can be called."""
+    models = ("keras.Model", "keras.Sequential", "keras.models.")
+    return value.kind == "object" and value.path.startswith(("keras.layers.", *models))
+
+
+def _functions(values: Values) -> Values:
+    """Returns the program's functions, which whoever gets a list of them may call."""
+    return frozenset(value for value in values if value.kind == "local")
 
 
 def _array_of(operands: Values) -> Values:

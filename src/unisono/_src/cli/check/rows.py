@@ -69,6 +69,11 @@ DIFFERENCES = {
 # Names under which TensorFlow is imported.
 PACKAGES = ("tensorflow", "unisono")
 
+_IN_KERAS = (
+    "`{}` on an array is converted where a unisono.function calls the layer; in `fit` "
+    "it is an error that says what to write."
+)
+
 # Statements and operators of Python on arrays, and orders of lines -> the status and
 # what to tell. `if`, `while`, `for` and `assert` in a function are noticed, too. They
 # have no row, because they are converted, and so run as they are.
@@ -83,18 +88,25 @@ FORMS = {
         "The shape of an array is a tuple, which a list cannot be added to. Write "
         "list(x.shape) + [...].",
     ),
-    "while in a tape": (
+    "loop in a tape": (
         "missing",
-        "A gradient does not go through a `while` without a bound. Write "
-        "tf.while_loop(test, body, values, maximum_iterations=n), or a `for` over "
-        "tf.range(n) with `break`.",
+        "A gradient goes only through loops with a limit. Write "
+        "tf.autograph.experimental.set_loop_options(maximum_iterations=n) as the first "
+        "statement of the loop.",
     ),
+    **{
+        f"{form} in Keras": ("differs", _IN_KERAS.format(form))
+        for form in ("if", "while", "for", "assert")
+    },
 }
 
 TAKEN_FOR_TENSORFLOW = (
     "Its uses are judged as if it were TensorFlow. Give the path of the file that it "
     "comes from, too."
 )
+
+# Functions whose values are known while a function is compiled.
+KNOWN_SIZES = ("rank", "shape", "size")
 
 # Members of arrays that are objects of Python's or NumPy's classes.
 NUMPY_MEMBERS = ("Tensor.dtype", "Tensor.shape")
@@ -196,6 +208,9 @@ MEMBERS_GONE = {
     "Variable.eval": "Write v.numpy().",
     "Variable.from_proto": "Use train.Checkpoint.",
     "Variable.to_proto": "Use train.Checkpoint.",
+    "compat.v1.ConfigProto.gpu_options": (
+        "Write tf.config.experimental.set_memory_growth(gpu, True) for allow_growth."
+    ),
     "data.Dataset.snapshot": "Use cache(filename), or save and load.",
     "data.Dataset.sparse_batch": "Sparse tensors are not here; use padded_batch.",
     "data.Dataset.ragged_batch": "Ragged tensors are not here; use padded_batch.",
@@ -212,8 +227,6 @@ KERAS_GONE = {
     "Layer.updates": "Assign the variables in `call`.",
     "LossScaleOptimizer.get_scaled_loss": "Write scale_loss(loss).",
     "LossScaleOptimizer.get_unscaled_gradients": "Leave it out.",
-    "Model.compiled_loss": "Write self.compute_loss(x, y, y_pred).",
-    "Model.compiled_metrics": "Write `for m in self.metrics: m.update_state(...)`.",
     "Model.evaluate_generator": "Write model.evaluate(generator).",
     "Model.fit_generator": "Write model.fit(generator).",
     "Model.predict_classes": "Write model.predict(x).argmax(-1).",
@@ -221,6 +234,7 @@ KERAS_GONE = {
     "Model.predict_proba": "Write model.predict(x).",
     "Model.reset_states": "Call reset_state of the layers that have one.",
     "Model.state_updates": "Assign the variables in `call`.",
+    "Optimizer._decayed_lr": "Use `learning_rate`.",
     "Optimizer.get_config_from": "Use `from_config`.",
     "Optimizer.get_gradients": "Use tape.gradient.",
     "Optimizer.get_updates": "Use apply_gradients.",
@@ -269,6 +283,8 @@ KERAS_MODELS = frozenset(
 # Members that are Keras 2's, and work here because unisono adds them -> a sentence.
 KERAS_KEPT = {
     "Metric.reset_states": "Keras 3 calls it reset_state; the old name works, too.",
+    "Model.compiled_loss": "Keras 3 has none; unisono adds it.",
+    "Model.compiled_metrics": "Keras 3 has none; unisono adds it.",
     "Model.save_spec": "Keras 3 has none; unisono adds it.",
     "Optimizer.lr": "Keras 3 calls it learning_rate; the old name works, too.",
     "Optimizer.minimize": "Keras 3 has none; unisono adds it.",

@@ -19,7 +19,8 @@ class Value:
         path: TensorFlow's path, without ``tf.``; of an object, that of its class.
         kind: ``"path"``, ``"object"``, or ``"method"`` of an object; ``"derived"`` for
             a class of the program with this base, which is "" if it has none of
-            TensorFlow's; ``"local"`` for its functions, ``"module"`` for its files.
+            TensorFlow's; ``"local"`` for its functions, ``"module"`` for its files;
+            ``"output"`` for what a layer gives, of which only the shape is known.
         own: the members that a derived class defines itself, and `OPEN` if it has a
             base that is not known.
     """
@@ -72,6 +73,8 @@ class ReadingPlace:
         function: the key of the function around them; "" in the module.
         compiled: whether they are in a function that is compiled.
         hosted: whether they are in a function that a dataset calls.
+        reach: ``" in Keras"`` in a method that Keras calls, which AutoGraph does not
+            reach from `fit`; "" elsewhere.
         branches: in how many branches and loops they are.
         tapes: in how many blocks of gradient tapes they are.
     """
@@ -81,6 +84,7 @@ class ReadingPlace:
     function: str = ""
     compiled: bool = False
     hosted: bool = False
+    reach: str = ""
     branches: int = 0
     tapes: int = 0
 

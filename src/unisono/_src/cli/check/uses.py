@@ -382,10 +382,11 @@ class _StatementReader:
 
     def _FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         place, key = self._reader.place, _key(node)
-        is_compiled = place.compiled or key in self._facts.compiled
+        is_converted = place.compiled
         for decorator in node.decorator_list:
-            is_compiled |= self._compiles(decorator)
+            is_converted |= self._compiles(decorator)
             self._reader.eval(decorator)
+        is_compiled = is_converted or key in self._facts.compiled
         inner = Scope(place.scope)
         arguments = node.args
         for default in (*arguments.defaults, *filter(None, arguments.kw_defaults)):
@@ -397,13 +398,17 @@ class _StatementReader:
         self._reader.set_name(place.scope, node.name, local)
         # A function in a method sees the `self` of that method.
         me = place.scope if place.scope.is_class else place.me
+        reach = place.reach
         if place.scope.is_class and node.name in _COMPILED_BY_KERAS:
             bases = place.scope.names["self"]
-            is_compiled |= any(base.path.startswith("keras.") for base in bases)
+            of_keras = any(base.path.startswith("keras.") for base in bases)
+            reach = " in Keras" if of_keras and not is_converted else reach
+            is_compiled |= of_keras
         if is_compiled:
             self._facts.compiled.add(key)
         is_hosted = place.hosted or key in self._facts.hosted
-        self._later.append((node, ReadingPlace(inner, me, key, is_compiled, is_hosted)))
+        body = ReadingPlace(inner, me, key, is_compiled, is_hosted, reach)
+        self._later.append((node, body))
 
     def _compiles(self, decorator: ast.expr) -> bool:
         """Whether it is ``tf.function``, called or in ``functools.partial`` or not."""

@@ -35,6 +35,11 @@ def roots(x):
             y = y - (y * y - x) / (2 * y)
         while tf.abs(y * y - x) > 1e-3:  #: missing maximum_iterations
             y = y - (y * y - x) / (2 * y)
+        while tf.abs(y * y - x) > 1e-6:
+            tf.autograph.experimental.set_loop_options(maximum_iterations=9)
+            y = y - (y * y - x) / (2 * y)
+        for _ in tf.range(tf.cast(y, tf.int32)):  #: missing maximum_iterations
+            y = y + 1.0
     return tape.gradient(y, x)
 
 

@@ -7,7 +7,7 @@ data = data.repeat().batch(8, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
 iterator = iter(strategy.experimental_distribute_dataset(data))
 
 with strategy.scope():
-    weight = tf.Variable(1.0)
+    weight = tf.Variable(1.0, aggregation=tf.VariableAggregation.MEAN)
     steps_done = tf.Variable(0, dtype=tf.int64, trainable=False)  #: differs 64
     loss_metric = tf.keras.metrics.Mean("loss", dtype=tf.float32)
 

@@ -25,6 +25,8 @@ with strategy.scope():
     x = residual(layers.Conv2D(16, 3, padding="same")(x), 16)
     x = layers.GlobalAveragePooling2D()(x)
     x = layers.concatenate([x, extra])
+    print(x.shape[-1], len(image.shape), tuple(x.shape))
+    print(x.shape.as_list(), image.shape[1:].rank)  #: missing get_shape
     out = layers.Dense(10, activation="softmax", name="label")(x)
     model = keras.Model(inputs=[image, extra], outputs=out)
     rate = keras.optimizers.schedules.ExponentialDecay(0.1, 1000, 0.9, staircase=True)

@@ -43,6 +43,8 @@ class VAE(keras.Model):
         return {"loss": loss_tracker.result()}
 
     def test_step(self, data):
+        if tf.reduce_sum(data) > 0:  #: differs fit
+            data = -data
         return {"loss": loss_tracker.result()}
 
 
@@ -52,3 +54,14 @@ model = CustomModel(inputs, outputs)
 model.compile(optimizer="adam", loss="mse", metrics=["mae"])
 model.fit(tf.random.normal((1000, 32)), tf.random.normal((1000, 1)), epochs=3)
 model.summary()
+
+
+class Former(keras.Model):
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            y_pred = self(x, training=True)
+            loss = self.compiled_loss(y, y_pred, regularization_losses=self.losses)  #: differs
+        self.optimizer.minimize(loss, self.trainable_variables, tape=tape)
+        self.compiled_metrics.update_state(y, y_pred)  #: differs
+        return {m.name: m.result() for m in self.metrics}

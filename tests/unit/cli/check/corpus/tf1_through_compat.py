@@ -10,6 +10,10 @@ def conv(x, filters, scope):
         return tf.nn.relu(tf.nn.conv2d(x, kernel, strides=[1, 1, 1, 1], padding="SAME"))  #: missing tf.nn
 
 
+config = tf.ConfigProto()
+config.gpu_options.allow_growth = True  #: missing set_memory_growth
+
+
 def main(_):
     graph = tf.Graph()  #: missing
     with graph.as_default():  #: (missing)
