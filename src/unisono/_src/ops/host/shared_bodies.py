@@ -107,8 +107,12 @@ def _call_with_jax(
 
 
 @functools.cache
-def _find_cpu() -> jax.Device:
-    return jax.local_devices(backend="cpu")[0]
+def _find_cpu() -> jax.Device | None:
+    """Returns the CPU; None, which is JAX's own choice, if it was told to have none."""
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return None
 
 
 @functools.cache
