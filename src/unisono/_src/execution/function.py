@@ -21,6 +21,7 @@ import jax
 from unisono._src.execution import (
     concrete_function,
     conversion,
+    dataset_calls,
     host_inputs,
     program_cache,
     programs,
@@ -30,8 +31,7 @@ from unisono._src.execution import (
 )
 from unisono._src.execution.concrete_function import ConcreteFunction
 from unisono._src.execution.eager_mode import Mode
-from unisono._src.foundation import ambient, nest, public_names
-from unisono._src.foundation.tensorflow_names import host_bodies
+from unisono._src.foundation import ambient, public_names
 from unisono._src.machines import forks
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
@@ -120,8 +120,7 @@ class Function(Generic[_P, _R_co]):
         self._conversion = conversion.Conversion(autograph)
         # Whether the function runs on the host, because a trace has shown that it must.
         self._is_host = False
-        # Whether a call in a dataset's function has given arrays of JAX.
-        self._computes_with_jax = False
+        self._needs_jax = False  # In functions of datasets, as a call has shown.
         self._traces = 0
         # Whether variables may no longer be created: a trace has succeeded.
         self._has_created = False
@@ -161,11 +160,14 @@ class Function(Generic[_P, _R_co]):
 
     def _call(self, args: _Args, kwargs: _Kwargs, is_concrete: bool = False) -> _R_co:
         """Run a call that is not like the last one, and remember it if it is usual."""
-        is_host = self._may_run_in_dataset(args, kwargs) and not is_concrete
+        may_be_host = not (is_concrete or self._needs_jax)
+        is_host = may_be_host and dataset_calls.may_run_on_host(args, kwargs)
         if self.input_signature is not None:
             args, kwargs = self._apply_signature(args, kwargs, is_host)
         if is_host:
-            return self._run_in_dataset(args, kwargs)
+            found = self._run_as_python(self.python_function, args, kwargs)
+            self._needs_jax = not dataset_calls.is_of_host(found)
+            return found
         frame = ambient.current()
         if not is_clean() or _is_inlined(frame):
             # A program is being traced, or a replica runs: take part in that.
@@ -215,32 +217,11 @@ class Function(Generic[_P, _R_co]):
     def _parameters(self) -> inspect.Signature:
         return inspect.signature(self.python_function)
 
-    def _apply_signature(
-        self, args: _Args, kwargs: _Kwargs, is_host: bool = False
-    ) -> Any:
+    def _apply_signature(self, args: _Args, kwargs: _Kwargs, host: bool = False) -> Any:
         """Return the arguments in the order of the parameters, as the specs say."""
         assert self.input_signature is not None
         wanted = self.input_signature
-        return signature.apply(self._parameters, args, kwargs, wanted, is_host)
-
-    def _may_run_in_dataset(self, args: _Args, kwargs: _Kwargs) -> bool:
-        """Whether a dataset's function makes this call, with numbers of the host."""
-        return (
-            ambient.is_in_dataset()
-            and not self._computes_with_jax
-            and is_clean()
-            and host_bodies.are_of_host(nest.leaves([args, kwargs]))
-        )
-
-    def _run_in_dataset(self, args: _Args, kwargs: _Kwargs) -> _R_co:
-        """Run the Python function on the host, as a part of the dataset's function.
-
-        One that computes with variables or arrays of JAX is compiled from then on.
-        """
-        result = self._run_as_python(self.python_function, args, kwargs)
-        if not host_bodies.are_of_host(nest.leaves([result])):
-            self._computes_with_jax = True
-        return result
+        return signature.apply(self._parameters, args, kwargs, wanted, host)
 
     # Taking elements from iterators, and running on the host; see `host_inputs`.
 

@@ -426,7 +426,7 @@ def _check_parts(value: object, spec: PerReplicaSpec, where: str) -> None:
         raise TypeError(f"{where} has the parts {told}, which do not match {spec}.")
 
 
-def _apply_spec(value: object, spec: object, where: str, is_host: bool) -> Any:
+def _apply_spec(value: Any, spec: object, where: str, is_host: bool) -> Any:
     """Return one argument as an array, once it matches its spec."""
     if nest.is_nested(spec):
         # A spec in a list may describe a tuple; `zip` compares the lengths then.
@@ -444,7 +444,10 @@ def _apply_spec(value: object, spec: object, where: str, is_host: bool) -> Any:
             f"Expected a TensorSpec in input_signature for {where}, received {spec!r}."
         )
     if spec.dtype.kind == "O":
-        value = np.asarray(value, object)
+        # NumPy takes a class of `bytes` for a number.
+        is_one = isinstance(value, bytes)
+        value = host_types.to_text(value) if is_one else np.asarray(value, object)
+        value = host_numbers.to_host_array(value) if is_host else value
     elif not isinstance(value, jax.Array):
         _check_kind(value, spec, where)
         if is_host:

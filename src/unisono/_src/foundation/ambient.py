@@ -127,7 +127,7 @@ def current() -> Frame:
 
 
 def is_root() -> bool:
-    """Return whether the running code is outside every strategy, program and dataset."""
+    """Return whether the running code is outside strategies, programs and datasets."""
     return _local.frame is ROOT and not _local.is_in_dataset
 
 

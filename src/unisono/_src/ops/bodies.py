@@ -140,9 +140,9 @@ def unflatten(marks: Any, arrays: Sequence[Any]) -> Any:
 
 def strong_array(x: Any) -> jax.Array:
     """Returns a value as an array whose type does not follow other operands."""
-    array = eager_values.tensor(x)
+    array: jax.Array = eager_values.tensor(x)
     if not isinstance(array, jax.Array):
-        return array
+        return array  # Of the host, whose arrays keep their types.
     # A Python number would make a weak type, which the first addition in the body may
     # change; JAX's loops refuse a value whose type changes.
     found: jax.Array = jax.lax.convert_element_type(array, array.dtype)

@@ -21,8 +21,7 @@ _OPTION = "The option compiled_maps"
 
 def _draws() -> tuple[object, ...]:
     """Returns what changes when Python's or NumPy's own generator draws a number."""
-    name, words, *rest = np.random.get_state(legacy=True)
-    return random.getstate(), name, words.tobytes(), *rest
+    return random.getstate(), str(np.random.get_state(legacy=False))
 
 
 @final
@@ -147,7 +146,7 @@ class _Compiled(cursors.FunctionCursor):
         return made
 
     def _call_on_host(self, batch: object) -> object:
-        """Returns the result for the first element, or raises, as without the option."""
+        """Returns the first result, or raises, as without the option."""
         first = elements.map_leaves(operator.itemgetter(0), batch)
         return elements.convert(mapping.call(self._fn, first))
 

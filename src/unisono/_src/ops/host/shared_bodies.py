@@ -98,7 +98,7 @@ def run_on_host(function: Callable[..., Any]) -> Callable[..., Any]:
 def _call_with_jax(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Returns what JAX makes of the host's values: on the CPU, with types of 64 bits."""
+    """Returns what JAX makes of the host's values: on the CPU, with 64-bit types."""
     if not jax_traces.is_clean():
         # A program that the user's own function traces keeps the types it began with.
         return function(*args, **kwargs)
@@ -107,8 +107,12 @@ def _call_with_jax(
 
 
 @functools.cache
-def _find_cpu() -> jax.Device:
-    return jax.local_devices(backend="cpu")[0]
+def _find_cpu() -> jax.Device | None:
+    """Returns the CPU; None, which is JAX's own choice, if it was told to have none."""
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return None
 
 
 @functools.cache
