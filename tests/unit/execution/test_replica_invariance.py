@@ -15,6 +15,41 @@ def equal_on_all(fn):
     return replica_invariance.find_equal(made.jaxpr, [True, False])
 
 
+WITHIN, ACROSS = [[0, 1], [2, 3]], [[0, 2], [1, 3]]
+
+
+def gather(x, groups=None):
+    return jax.lax.all_gather(x, AXIS, axis_index_groups=groups)
+
+
+def total(x, groups):
+    return jax.lax.psum(x, AXIS, axis_index_groups=groups)
+
+
+@pytest.mark.parametrize(
+    ("fn", "expected"),
+    [
+        (lambda p, o: p, False),
+        (lambda p, o: gather(p, WITHIN), True),
+        (lambda p, o: gather(p * 2 + 1, WITHIN), True),
+        (lambda p, o: gather(o, WITHIN), False),
+        (lambda p, o: gather(p + o, WITHIN), False),
+        (lambda p, o: gather(p, ACROSS), False),
+        (lambda p, o: gather(total(o, ACROSS), WITHIN), True),
+        (lambda p, o: gather(p - total(o, ACROSS), WITHIN), True),
+        (lambda p, o: gather(total(o, WITHIN), ACROSS), False),
+        (lambda p, o: gather(p, [[0, 3], [1, 2]]), False),
+        (lambda p, o: gather(jax.lax.axis_index(AXIS) + p, WITHIN), False),
+        (lambda p, o: jax.jit(lambda x: gather(x, WITHIN))(p), True),
+        (lambda p, o: gather(p), True),
+    ],
+)
+def test_parts_that_groups_have_are_equal_when_they_are_together(fn, expected):
+    made = jax.make_jaxpr(fn, axis_env=[(AXIS, 4)])(jnp.ones(3), jnp.ones(3))
+    found = replica_invariance.find_equal(made.jaxpr, [False, False], [2, 0])
+    assert found == [expected]
+
+
 def reduce(x):
     return jax.lax.psum(x, AXIS)
 

@@ -349,11 +349,59 @@ def test_a_rate_that_differs_between_replicas_is_refused(rate, kind, caplog):
     assert "gathered" not in caplog.text
 
 
-@pytest.mark.parametrize("replicas", [1, 8])
+@pytest.mark.parametrize("replicas", [1, 3, 8])
 def test_any_number_of_replicas_gives_the_numbers_of_mirrored_state(replicas):
     tx = optax.adam(1e-2)
     wanted = Training(make(replicas, kind="mirrored"), tx).train()
     assert_close(Training(make(replicas), tx).train(), wanted)
+
+
+# 16, 32 and 8 are not divided by 6 but by 2, so three pairs of replicas have all parts.
+@pytest.mark.feature("T01")
+@pytest.mark.parametrize("name", ["momentum", "global norm", "lamb", "adafactor"])
+def test_groups_of_replicas_give_the_numbers_of_mirrored_state(name):
+    tx = (BY_PARTS | WHOLE)[name]
+    wanted = Training(make(6, kind="mirrored"), tx).train()
+    trained = Training(make(6), tx)
+    assert_close(trained.train(), wanted)
+    assert parts(trained.weights[0]) == {(16, 16)}
+    rows = trained.strategy.describe(trained.weights).rows
+    assert [r.bytes_per_device * 2 for r in rows] == [4 * 16 * 32, 4 * 32, 4 * 32 * 8]
+    if name == "momentum":
+        text = trained.text()
+        assert results(text, "all-gather") == ["f32[16,32]", "f32[32,8]", "f32[32]"]
+        wanted = ["f32[16,16]", "f32[16,8]", "f32[16]"]
+        assert results(text, "reduce-scatter") == wanted
+        # Between the groups goes a part of each gradient, and the loss.
+        assert results(text, "all-reduce") == [*wanted, "f32[]"]
+        pairs = "{{0,1},{2,3},{4,5}}"
+        for line in text.splitlines():
+            if " all-gather(" in line:
+                assert pairs in line or "[3,2]<=[6]" in line
+
+
+def test_groups_of_replicas_read_and_write_like_mirrored_state():
+    def found(kind):
+        strategy = make(6, kind=kind)
+        v = variable(strategy, aggregation=SUM)
+        kept = variable(strategy, aggregation=SUM)
+        with strategy.scope():
+            optimizer = tf.optimizers.Optimizer(optax.sgd(0.1), [v])
+
+        def replica():
+            index = tf.distribute.get_replica_context().replica_id_in_sync_group
+            v.assign_add(jnp.full((8, 4), jnp.asarray(index, jnp.float32)))
+            optimizer.apply([v * 0.5 + jnp.asarray(index, jnp.float32)])
+            # What was just updated by parts is equal on all replicas.
+            kept.assign(v.value() * 2)
+
+        tf.function(lambda: strategy.run(replica))()
+        strategy.run(replica)
+        v.assign(v * 2)
+        strategy.extended.update(v, lambda c: c.assign_add(c))
+        return [v.numpy(), kept.numpy(), *(c.numpy() for c in v.values)]
+
+    assert_close(found("sharded"), found("mirrored"))
 
 
 def test_eager_steps_give_the_numbers_of_compiled_ones():
@@ -585,7 +633,11 @@ def test_an_optimizer_made_outside_the_scope_keeps_whole_slots():
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [((4, "sharded"), (2, "mirrored")), ((2, "mirrored"), (8, "sharded"))],
+    [
+        ((4, "sharded"), (2, "mirrored")),
+        ((2, "mirrored"), (8, "sharded")),
+        ((6, "sharded"), (4, "sharded")),
+    ],
 )
 def test_checkpoints_move_between_any_placements(before, after, tmp_path):
     def training(kind):

@@ -52,21 +52,33 @@ def axis_of(variable):
 def test_the_largest_axis_that_can_be_cut_is_cut(shape, axis):
     found = ShardPlan(8).choose(devices(2), shape)
     assert found.split == Split(axis, 2, (AXIS,))
-    assert str(found).startswith(f"axis {axis}, 2 parts: ")
+    assert str(found).startswith(f"axis {axis}, 2 parts (")
+
+
+@pytest.mark.parametrize(
+    ("count", "shape", "axis", "parts"),
+    [(8, (4, 3), 0, 4), (8, (6, 6, 6), 1, 2), (6, (3, 5), 0, 3), (6, (2, 9), 1, 3)],
+)
+def test_groups_of_devices_have_all_parts_if_not_all_divide(count, shape, axis, parts):
+    found = ShardPlan(8).choose(devices(count), shape)
+    assert found.split == Split(axis, parts, (AXIS,), count // parts)
+    told = f"axis {axis}, {parts} parts in {count // parts} copies (largest axis)"
+    assert str(found) == told
 
 
 @pytest.mark.parametrize(
     ("count", "shape", "reason"),
     [
-        (2, (3, 1), "fewer than 8 elements"),
-        (2, (), "fewer than 8 elements"),
-        (2, (3, 3), "2 devices divide no axis"),
+        (2, (3, 1), "below 8 elements"),
+        (2, (), "below 8 elements"),
+        (2, (3, 3), "no axis fits 2 devices"),
+        (6, (5, 5), "no axis fits 6 devices"),
         (1, (8, 8), "one device"),
     ],
 )
 def test_what_stays_whole_says_why(count, shape, reason):
     found = ShardPlan(8).choose(devices(count), shape)
-    assert (found.split, str(found)) == (None, f"whole: {reason}")
+    assert (found.split, str(found)) == (None, f"whole ({reason})")
 
 
 @pytest.mark.parametrize(
@@ -98,10 +110,10 @@ def test_rules_say_what_is_cut_and_slots_follow_their_variables():
     assert [axis_of(v) for v in slots] == [1, None, 0, None] * 2
     rows = strategy.describe(every).rows
     assert [r.cut for r in rows] == [
-        "axis 1, 2 parts: shard_rules",
-        "whole: shard_rules",
-        "axis 0, 2 parts: shard_rules",
-        "whole: fewer than 8 elements",
+        "axis 1, 2 parts (shard_rules)",
+        "whole (shard_rules)",
+        "axis 0, 2 parts (shard_rules)",
+        "whole (below 8 elements)",
     ]
     assert "axis 1, 2 parts" in str(strategy.describe(every))
     mirrored = tf.distribute.MirroredStrategy(machine.names(2))
@@ -110,7 +122,11 @@ def test_rules_say_what_is_cut_and_slots_follow_their_variables():
 
 @pytest.mark.parametrize(
     ("axis", "words"),
-    [(2, "Name an axis of it"), (-3, "Name an axis of it"), (1, "2 does not divide 5")],
+    [
+        (2, "Name an axis of it"),
+        (-3, "Name an axis of it"),
+        (1, "does not fit 2 devices"),
+    ],
 )
 def test_a_rule_that_cannot_be_followed_is_refused(axis, words):
     with pytest.raises(ValueError, match=f"axis {axis} of the variable 'w'.*{words}"):
@@ -143,4 +159,4 @@ def test_what_is_large_and_whole_is_logged_once(caplog):
             tf.optimizers.Optimizer(optax.adam(0.1), every)
     (record,) = caplog.records
     assert "'odd' of shape (3, 5)" in record.getMessage()
-    assert "2 devices divide no axis" in record.getMessage()
+    assert "no axis fits 2 devices" in record.getMessage()

@@ -275,10 +275,10 @@ class _LateWalk:
             return None
         (atom,), params = eqn.invars, eqn.params
         source = None if equations.is_literal(atom) else self._parts.get(atom)
-        is_whole = params["tiled"] and params["axis_index_groups"] is None
-        if source is None or not is_whole:
+        if source is None or not params["tiled"]:
             return None
-        if params["all_gather_dimension"] != source.split.axis:
+        found = params["axis_index_groups"], params["all_gather_dimension"]
+        if not _are_groups(found[0], source.split) or found[1] != source.split.axis:
             return None
         return Late(source, given[0], source.split)
 
@@ -413,10 +413,24 @@ def _cuts_own_part(uses: late_scatters.Uses, eqn: JaxprEqn, late: Late) -> bool:
         return False
     number, size = product.invars
     index = uses.find_definition(number)
+    if index is not None and late.split.copies > 1:
+        # The number within the group.
+        count = index.invars[-1]
+        is_count = equations.is_literal(count) and count.val == late.split.parts
+        if index.primitive.name != "rem" or not is_count:
+            return False
+        index = uses.find_definition(index.invars[0])
     if index is None or index.primitive.name != "axis_index":
         return False
     is_size = equations.is_literal(size) and size.val == shape[axis]
     return is_size and index.params["axis_name"] == AXIS
+
+
+def _are_groups(found: Sequence[Sequence[int]] | None, split: partition.Split) -> bool:
+    """Whether a collective is within the groups that have all parts."""
+    if found is None or split.groups is None:
+        return found is split.groups
+    return [list(g) for g in found] == split.groups
 
 
 def _array(x: Value) -> jax.Array:

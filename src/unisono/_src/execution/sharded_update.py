@@ -11,6 +11,7 @@ by the number of elements, which differs (decision 0017).
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, final
@@ -38,12 +39,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("unisono")
 
-# Every value of a program has a mark. The number of an axis: the value is cut along it.
+# Every value of a program has a mark. A split: the value is cut in this way.
 # SAME: it is whole, and the same on all replicas. EVEN: besides, all its elements are
 # equal, so that a part of it is as good as the whole.
 SAME, EVEN = "same", "even"
-Mark = int | str
+Mark = Split | str
 _Marked = tuple[Mark, jax.Array]
+# The replicas that have all parts together; None for all replicas.
+Groups: TypeAlias = list[list[int]] | None
 
 
 class NotByParts(errors.Signal):
@@ -133,8 +136,8 @@ class PartwiseUpdate:
             self._pair = jax.make_jaxpr(fn)(list(inputs)), jax.make_jaxpr(fn)(parts)
         except (TypeError, ValueError) as error:
             raise NotByParts(str(error)) from error
-        self._marks = [SAME if c is None else c.axis for c in cuts]
-        wanted = [SAME if c is None else c.axis for c in outputs]
+        self._marks: list[Mark] = [SAME if c is None else c for c in cuts]
+        wanted = [SAME if c is None else c for c in outputs]
         # The first walk only proves that parts get the right numbers; `__call__`
         # computes.
         nothing: list[Any] = [None] * len(parts)
@@ -229,7 +232,8 @@ class _Walk:
             new = self._act(self._part.jaxpr, part, values)
             # Each replica has reduced its part; the collective continues over all.
             if self._act is equations.compute and self._is_over_cut(part, marks):
-                new = [_REDUCTIONS[name](x, AXIS) for x in new]
+                groups = marks[0].groups if isinstance(marks[0], Split) else None
+                new = [_REDUCTIONS[name](x, AXIS, groups) for x in new]
         return list(zip(out, new, strict=True))
 
     def _run_cond(
@@ -243,7 +247,7 @@ class _Walk:
         pairs = list(
             zip(whole.params["branches"], part.params["branches"], strict=True)
         )
-        if isinstance(marks[0], int):
+        if isinstance(marks[0], Split):
             raise NotByParts("Replicas could take different branches.")
         # All branches together decide how the results are cut.
         nothing: list[Any] = [None] * (len(marks) - 1)
@@ -274,7 +278,7 @@ class _Walk:
         if name in ELEMENTWISE and is_same:
             return _common_mark(marks)
         # Any other operation is allowed on values that are whole in both programs.
-        is_cut = any(isinstance(m, int) for m in marks)
+        is_cut = any(isinstance(m, Split) for m in marks)
         if is_cut or not is_same or _shapes_of(whole) != _shapes_of(part):
             raise NotByParts(f"`{name}` does not go element by element.")
         return SAME
@@ -284,25 +288,25 @@ class _Walk:
         axes = part.params["axes"]
         if whole.params["axes"] != axes:
             raise NotByParts("Programs for parts and wholes differ.")
-        if not isinstance(mark, int):
+        if not isinstance(mark, Split):
             if _shapes_of(whole) != _shapes_of(part):
                 raise NotByParts("A sum depends on the number of elements.")
             return mark
-        if mark in axes:
+        if mark.axis in axes:
             # `reduce_and` of integers combines bits, for which there is no collective.
             is_number = equations.aval_of(part.invars[0]).dtype != bool
             if part.primitive.name in _LOGICAL and is_number:
                 raise NotByParts("Bits of numbers are combined over all elements.")
             return SAME
         # The axes that are reduced away before the cut one shift its number.
-        before = [a for a in axes if a < mark]
-        return mark - len(before)
+        before = [a for a in axes if a < mark.axis]
+        return dataclasses.replace(mark, axis=mark.axis - len(before))
 
     def _is_over_cut(self, part: JaxprEqn, marks: list[Mark]) -> bool:
         """Whether an equation reduces over the axis that is cut."""
-        if part.primitive.name not in _REDUCTIONS or not isinstance(marks[0], int):
+        if part.primitive.name not in _REDUCTIONS or not isinstance(marks[0], Split):
             return False
-        return marks[0] in part.params["axes"]
+        return marks[0].axis in part.params["axes"]
 
 
 def _common_mark(marks: Sequence[Mark]) -> Mark:
@@ -313,16 +317,32 @@ def _common_mark(marks: Sequence[Mark]) -> Mark:
     return found.pop() if found else EVEN
 
 
-def _is_true_on_all(x: jax.Array, axis: str) -> jax.Array:
-    """Whether `x` is true on all replicas, element by element."""
-    found: jax.Array = jax.lax.pmin(x.astype(jnp.int32), axis)
-    return found.astype(bool)
+def _sum(x: jax.Array, axis: str, groups: Groups) -> jax.Array:
+    """Return the sum over the replicas of a group, element by element."""
+    found: jax.Array = jax.lax.psum(x, axis, axis_index_groups=groups)
+    return found
 
 
-def _is_true_on_any(x: jax.Array, axis: str) -> jax.Array:
-    """Whether `x` is true on any replica, element by element."""
-    found: jax.Array = jax.lax.pmax(x.astype(jnp.int32), axis)
-    return found.astype(bool)
+def _largest(x: jax.Array, axis: str, groups: Groups) -> jax.Array:
+    """Return the largest of the values of a group, element by element."""
+    found: jax.Array = jax.lax.pmax(x, axis, axis_index_groups=groups)
+    return found
+
+
+def _smallest(x: jax.Array, axis: str, groups: Groups) -> jax.Array:
+    """Return the smallest of the values of a group, element by element."""
+    found: jax.Array = jax.lax.pmin(x, axis, axis_index_groups=groups)
+    return found
+
+
+def _is_true_on_all(x: jax.Array, axis: str, groups: Groups) -> jax.Array:
+    """Whether `x` is true on all replicas of a group, element by element."""
+    return _smallest(x.astype(jnp.int32), axis, groups).astype(bool)
+
+
+def _is_true_on_any(x: jax.Array, axis: str, groups: Groups) -> jax.Array:
+    """Whether `x` is true on any replica of a group, element by element."""
+    return _largest(x.astype(jnp.int32), axis, groups).astype(bool)
 
 
 def _shapes_of(eqn: JaxprEqn) -> list[Any]:
@@ -340,9 +360,9 @@ def _inner_program(eqn: JaxprEqn) -> ClosedProgram:
 # Primitives by name: reductions with the collective that
 # continues each over the replicas, and those that go element by element.
 _REDUCTIONS = {
-    "reduce_sum": jax.lax.psum,
-    "reduce_max": jax.lax.pmax,
-    "reduce_min": jax.lax.pmin,
+    "reduce_sum": _sum,
+    "reduce_max": _largest,
+    "reduce_min": _smallest,
     "reduce_and": _is_true_on_all,
     "reduce_or": _is_true_on_any,
 }

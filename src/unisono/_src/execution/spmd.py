@@ -21,6 +21,7 @@ from unisono._src.execution import (
 )
 from unisono._src.foundation import errors, nest
 from unisono._src.foundation.jax_internals import ClosedProgram
+from unisono._src.machines.partition import Split
 from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.state import frames, replica_frame, storage
 from unisono._src.state.storage import Cell
@@ -108,7 +109,7 @@ def run(
     # A stacked or cut cell of another strategy has no part for each replica of this
     # one. It is no input here; a read of it goes to the frame around the replicas.
     cells = [c for c in outer.cells() if not _has_parts(c) or c.topology == topology]
-    stored = [outer.whole(c) for c in cells]
+    stored = [_spread_copies(c, outer.whole(c)) for c in cells]
 
     program = frames.outermost()
     before = program.seeded
@@ -121,7 +122,7 @@ def run(
     # If Python's state, such as a counter, takes part in the function, other replicas
     # would make other programs. So trace it for them too, and compare.
     seen = trace()
-    _check_replicated(seen)
+    _check_replicated(seen, cells)
     for _ in range(_count_further_traces(seen, topology.copies)):
         if not jaxpr_equality.is_same(seen.closed, trace().closed):
             raise ports.NeedsLockstep(
@@ -196,7 +197,7 @@ def _trace(
         own = [jax.tree.map(lambda a: a[0], x) for x in own]
         port = ports.SpmdPort(topology, outer.traces)
         pairs = zip(cells, copies, strict=True)
-        views = {c: x[0] if c.is_stacked else x for c, x in pairs}
+        views = {c: x[0] if c.is_stacked or _has_copies(c) else x for c, x in pairs}
         local = replica_frame.LocalFrame(outer, views)
         index = jax.lax.axis_index(AXIS)
         with (
@@ -236,25 +237,48 @@ def _has_parts(cell: Cell) -> bool:
     return cell.is_stacked or replica_frame.is_cut(cell)
 
 
+def _has_copies(cell: Cell) -> bool:
+    """Whether several replicas have the same part of a cell."""
+    return replica_frame.is_cut(cell) and cell.split.copies > 1
+
+
+def _spread_copies(cell: Cell, whole: jax.Array) -> jax.Array:
+    """Return the array of a cell as the `shard_map` over replicas takes it."""
+    if not _has_copies(cell):
+        return whole
+    split: Split = cell.split
+    return split.spread_copies(whole, cell.topology)
+
+
+def _row_of(cell: Cell) -> int:
+    """Return the axis along which replicas return their parts of a cell."""
+    return 0 if _has_copies(cell) else cell.split.axis
+
+
 def _split_of(cell: Cell) -> PartitionSpec:
     """Return how the array of a cell is split over the replicas."""
-    if cell.is_stacked:
+    if cell.is_stacked or _has_copies(cell):
         return PartitionSpec(AXIS)
     return cell.split.spec if replica_frame.is_cut(cell) else PartitionSpec()
 
 
 def _specs_by_axis(cells: Sequence[Cell]) -> list[PartitionSpec]:
     """Return the split of each group of parts; one group for each axis that is cut."""
-    axes = [c.split.axis for c in cells if replica_frame.is_cut(c)]
+    axes = [_row_of(c) for c in cells if replica_frame.is_cut(c)]
     return [PartitionSpec(*[None] * i, AXIS) for i in range(max(axes, default=-1) + 1)]
 
 
-def _check_replicated(seen: _ReplicaTrace) -> None:
+def _check_replicated(seen: _ReplicaTrace, cells: Sequence[Cell]) -> None:
     """Raise if the copies of a mirrored variable would differ between replicas."""
     (eqn,) = [e for e in seen.closed.jaxpr.eqns if e.primitive.name == "shard_map"]
     # An input that is not split is the same on all replicas.
     inputs = [len(spec) == 0 for spec in eqn.params["in_specs"]]
-    found = replica_invariance.find_equal(eqn.params["jaxpr"], inputs)
+    # Of a cell with copies, replicas that have the same part have equal ones.
+    given = seen.closed.jaxpr.invars[len(seen.closed.jaxpr.invars) - len(cells) :]
+    pairs = zip(given, cells, strict=True)
+    counts = {v: c.split.parts for v, c in pairs if _has_copies(c)}
+    parts = [0 if hasattr(v, "val") else counts.get(v, 0) for v in eqn.invars]
+    found = replica_invariance.find_equal(eqn.params["jaxpr"], inputs, parts)
     # The outputs are the arrays of the result, then what `_flatten_state` returns:
     # replicated, created, shared and alike values, and last those that may differ.
     start = seen.arrays + len(seen.replicated) + len(seen.created) + len(seen.shared)
@@ -336,11 +360,12 @@ def _flatten_state(
     by_part = [c for c in changed if c in local.parts]
     others = {*seen.stacked, *by_part}
     seen.replicated = [c for c in changed if c not in others]
-    rows = [[c for c in by_part if c.split.axis == i] for i in range(axes)]
+    rows = [[c for c in by_part if _row_of(c) == i] for i in range(axes)]
     seen.cut = [c for row in rows for c in row]
     copies = [local.values[c][None] for c in seen.stacked]
     same = [local.values[c] for c in seen.replicated]
-    parts = [[local.parts[c] for c in row] for row in rows]
+    own = local.parts
+    parts = [[own[c][None] if _has_copies(c) else own[c] for c in r] for r in rows]
     seen.alike = [c for c, _ in local.alike]
     # Values that were created, merged or must be alike are outputs too, so that they
     # can be used or checked outside the `shard_map`.
@@ -359,8 +384,11 @@ def _write_back(
         outer.create(cell, value)
     cells = [*seen.replicated, *seen.stacked, *seen.cut]
     new = [*changed[:count], *changed[stop + len(seen.shared) + len(seen.alike) :]]
+    parts = set(seen.cut)
     for cell, value in zip(cells, new, strict=True):
-        outer.set_whole(cell, value)
+        is_row = cell in parts and _has_copies(cell)
+        whole = cell.split.join_copies(value, cell.topology) if is_row else value
+        outer.set_whole(cell, whole)
 
 
 def _rebuild_result(

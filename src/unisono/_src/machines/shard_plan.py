@@ -39,8 +39,11 @@ class Choice(NamedTuple):
 
     def __str__(self) -> str:
         if self.split is None:
-            return f"whole: {self.reason}"
-        return f"axis {self.split.axis}, {self.split.parts} parts: {self.reason}"
+            return f"whole ({self.reason})"
+        copies = f" in {self.split.copies} copies" if self.split.copies > 1 else ""
+        return (
+            f"axis {self.split.axis}, {self.split.parts} parts{copies} ({self.reason})"
+        )
 
 
 @final
@@ -82,9 +85,11 @@ class ShardPlan:
     ) -> Choice:
         """Returns how to keep an array.
 
-        Without a rule the largest axis is cut that can be. Of three axes or more the
-        first one is cut only if no other can be: it may be that of layers in a loop,
-        which gathers them one by one.
+        Without a rule the largest axis is cut that the number of devices divides. Of
+        three axes or more the first one is cut only if no other can be: it may be that
+        of layers in a loop, which gathers them one by one. If the number divides none,
+        its largest divisor that does is taken: groups of so many devices have all
+        parts, and each group has a copy.
 
         Args:
             topology: the devices. The logical devices of a replica share its array;
@@ -97,15 +102,15 @@ class ShardPlan:
 
         >>> pair = Topology.of(["CPU:0", "CPU:1"])
         >>> ShardPlan(6).choose(pair, (3, 4)).split
-        Split(axis=1, parts=2, over=('replica',))
+        Split(axis=1, parts=2, over=('replica',), copies=1)
         >>> str(ShardPlan(6).choose(pair, (3, 3)))
-        'whole: 2 devices divide no axis'
+        'whole (no axis fits 2 devices)'
         """
         if math.prod(shape) < max(self.above, 1):
-            return Choice(None, f"fewer than {self.above:,} elements")
-        over, parts = tuple(topology.logical_axes), topology.num_logical_devices
+            return Choice(None, f"below {self.above:,} elements")
+        parts = topology.num_logical_devices
         if parts == 1:
-            over, parts = (AXIS,), topology.replicas
+            parts = topology.replicas
         if parts == 1:
             return Choice(None, "one device")
         rule = self._find_rule(name, tuple(shape))
@@ -114,14 +119,16 @@ class ShardPlan:
             if axis is None:
                 return Choice(None, "shard_rules")
             axis = _check_axis(name, shape, axis, parts)
-            return Choice(Split(axis, parts, over), "shard_rules")
-        fitting = [i for i, size in enumerate(shape) if size % parts == 0]
-        if not fitting:
-            return Choice(None, f"{parts} devices divide no axis")
-        others = [i for i in fitting if i or len(shape) < 3]
-        best = max(others or fitting, key=lambda i: shape[i])
-        reason = "the largest that can be cut" if others else "no other can be cut"
-        return Choice(Split(best, parts, over), reason)
+            count = _divisors(math.gcd(shape[axis], parts))[0]
+            return Choice(_make_split(topology, axis, count), "shard_rules")
+        for count in _divisors(parts):
+            fitting = [i for i, size in enumerate(shape) if size % count == 0]
+            others = [i for i in fitting if i or len(shape) < 3]
+            if fitting and count > 1:
+                best = max(others or fitting, key=lambda i: shape[i])
+                reason = "largest axis" if others else "no other axis"
+                return Choice(_make_split(topology, best, count), reason)
+        return Choice(None, f"no axis fits {parts} devices")
 
     def note(self, name: str, shape: tuple[int, ...], choice: Choice) -> None:
         """Notes a variable that is made, and logs if it stays whole though large."""
@@ -252,13 +259,31 @@ def _check_axis(name: str | None, shape: Sequence[int], axis: int, parts: int) -
             f"shard_rules cuts axis {axis} of the variable {name!r}, whose shape is "
             f"{tuple(shape)}. Name an axis of it, or None to keep it whole."
         )
-    if shape[place] % parts:
+    if math.gcd(shape[place], parts) == 1:
         raise ValueError(
             f"shard_rules cuts axis {axis} of the variable {name!r}, whose shape is "
-            f"{tuple(shape)}, into {parts} parts, and {parts} does not divide "
-            f"{shape[place]}. Name another axis, or None to keep it whole."
+            f"{tuple(shape)}. Its size does not fit {parts} devices, nor a part of "
+            "them. Name another axis, or None to keep it whole."
         )
     return place
+
+
+def _divisors(number: int) -> list[int]:
+    """Returns the divisors of a number, largest first.
+
+    >>> _divisors(6)
+    [6, 3, 2, 1]
+    """
+    return [i for i in range(number, 0, -1) if number % i == 0]
+
+
+def _make_split(topology: Topology, axis: int, parts: int) -> Split:
+    """Returns a split into so many parts over the devices that share an array."""
+    if topology.num_logical_devices == 1:
+        return Split(axis, parts, (AXIS,), topology.replicas // parts)
+    # Logical devices that are left over have copies: their axes are not named.
+    over = topology.partition([parts])[0]
+    return Split(axis, parts, (over,) if isinstance(over, str) else tuple(over))
 
 
 def _flat_name(name: str) -> str:

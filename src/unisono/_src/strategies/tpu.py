@@ -82,7 +82,8 @@ class TPUStrategy(base.Strategy):
         shard_rules: the axis to split, or None to keep a variable whole, by a regular
             expression that is searched in the names of large variables; the first that
             is found holds. Default: the largest axis that can be split; of three or
-            more not the first, if another can.
+            more not the first, if another can. A variable that the number of devices
+            does not divide is split over groups of them.
         gather: when a compiled step gathers split weights: ``"use"`` (default) where
             it uses them, ``"step"`` all before it, which takes more memory.
 
