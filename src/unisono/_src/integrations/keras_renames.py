@@ -89,8 +89,6 @@ TOLD = {
     "layers.BatchNormalization(synchronized=True).",
     "mixed_precision.experimental": "Leave out `experimental.`; set_policy is "
     "mixed_precision.set_global_policy.",
-    "layers.experimental.SyncBatchNormalization": "Use "
-    "layers.BatchNormalization(synchronized=True).",
     "premade": "Build the model with layers.",
     "utils.multi_gpu_model": "Make the model in the scope of a strategy.",
     "utils.np_utils": "Write utils.to_categorical.",
