@@ -57,6 +57,7 @@ if _typing.TYPE_CHECKING:
         sparse as sparse,
         strings as strings,
         summary as summary,
+        testing as testing,
         tpu as tpu,
         train as train,
     )

@@ -1,6 +1,7 @@
 """What the zoo's programs share: data, a model, and the usual training step."""
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -53,7 +54,7 @@ class Model:
         sizes = [FEATURES, *[HIDDEN] * depth, 1]
         self.activation = activation
         self.kernels, self.biases = [], []
-        for i, (a, b) in enumerate(zip(sizes, sizes[1:])):
+        for i, (a, b) in enumerate(itertools.pairwise(sizes)):
             first = (rng.randn(a, b) * scale).astype("f")
             self.kernels.append(uni.Variable(first, name=f"kernel_{i}"))
             self.biases.append(uni.Variable(np.full(b, 0.1, "f"), name=f"bias_{i}"))

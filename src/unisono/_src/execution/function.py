@@ -19,6 +19,7 @@ from typing import (
 import jax
 
 from unisono._src.execution import (
+    call_observers,
     concrete_function,
     conversion,
     dataset_calls,
@@ -173,6 +174,12 @@ class Function(Generic[_P, _R_co]):
             # A program is being traced, or a replica runs: take part in that.
             chosen = self._conversion.choose(self.python_function)
             return unchanged_arguments.call(chosen, args, kwargs)
+        if (observer := call_observers.Observers.current) is not None:
+            return observer(self, lambda: self._start(args, kwargs, is_concrete))  # type: ignore[no-any-return]
+        return self._start(args, kwargs, is_concrete)
+
+    def _start(self, args: _Args, kwargs: _Kwargs, is_concrete: bool) -> _R_co:
+        """Run a call that is part of no other program."""
         if Mode.is_eager and not is_concrete:
             return self._run_as_python(self.python_function, args, kwargs)
         if self._is_host:
@@ -181,7 +188,7 @@ class Function(Generic[_P, _R_co]):
         result: _R_co = self._dispatch(key, leaves, mesh, args, kwargs)
         only = self._programs.find_only(key)
         usual = not (kwargs or Mode.is_eager) and self.input_signature is None
-        usual = usual and ambient.is_root()
+        usual = usual and ambient.is_root() and not call_observers.Observers.current
         # With several programs for one signature the shapes decide; then the short way
         # would have to look at them.
         self._last.found = (key[0][0], only) if usual and only is not None else None
@@ -194,7 +201,8 @@ class Function(Generic[_P, _R_co]):
         rest = tuple(signature.flatten(x, leaves, mesh) for x in (args, kwargs))
         # Weakly, so that a function keeps no strategy alive that it was called under.
         owner = None if frame.strategy is None else weakref.ref(frame.strategy)
-        return (rest, owner, frame.mode), leaves, mesh
+        world = program_cache.World.current
+        return (rest, owner, frame.mode, world), leaves, mesh
 
     def _dispatch(
         self, key: _Key, leaves: list[Any], mesh: _Mesh, args: _Args, kwargs: _Kwargs
@@ -326,8 +334,7 @@ class Function(Generic[_P, _R_co]):
     ) -> programs.Program:
         """Trace the function, and return the program that serves the trace."""
         self._traces += 1
-        fn, rest = self.python_function, key[0]
-        may_create = not self._has_created
+        fn, rest, may_create = self.python_function, key[0], not self._has_created
         chosen = self._conversion
         conversion.watch()
         found = traced_function.trace(fn, rest, leaves, mesh, may_create, feeds, chosen)
@@ -359,7 +366,10 @@ class Function(Generic[_P, _R_co]):
         >>> [float(part) for part in double.for_strategy(strategy)(x).values]
         [6.0, 8.0]
         """
-        made = self._by_strategy.get(strategy)
+        known = self._by_strategy
+        if program_cache.World.current is not None:
+            known = program_cache.find_replica_functions(self)
+        made = known.get(strategy)
         if made is None:
             # With an input_signature each replica's own arguments are checked.
             fn = self.python_function if self.input_signature is None else self
@@ -375,10 +385,9 @@ class Function(Generic[_P, _R_co]):
             made = Function(run)
             made._conversion = self._conversion
             made._programs.limit = self._programs.limit
-            made._topology = getattr(strategy.extended, "_topology", None)
-            if made._topology is not None and made._topology.is_one_device:
-                made._topology = None
-            made = self._by_strategy.setdefault(strategy, made)
+            mesh = getattr(strategy.extended, "_topology", None)
+            made._topology = None if mesh is None or mesh.is_one_device else mesh
+            made = known.setdefault(strategy, made)
         return made
 
     def experimental_get_tracing_count(self) -> int:

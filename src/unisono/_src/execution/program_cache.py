@@ -7,12 +7,15 @@ import inspect
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, final
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, final
 
 from unisono._src.execution import host_inputs, programs, traced_function
 from unisono._src.foundation import whole_numbers
 from unisono._src.values import jax_traces
+
+if TYPE_CHECKING:
+    from jax.extend.core import Jaxpr
 
 _log = logging.getLogger("unisono")
 
@@ -200,6 +203,8 @@ class ProgramCache:
     ) -> programs.Program:
         """Return the program that serves a new trace."""
         self.limit.note_trace(shapes)
+        if World.current is not None:
+            _visited.add(self)
         known = self._programs.setdefault(key, [])
         # JAX drops all that it has compiled for a program, or nothing. So with a limit
         # each trace has a program of its own.
@@ -223,6 +228,19 @@ class ProgramCache:
             self._programs[key] = others
         else:
             self._programs.pop(key, None)
+            self.plans.pop(key, None)
+
+    def jaxprs(self, is_wanted: Callable[[Any], bool]) -> Iterator[Jaxpr]:
+        """Yield what was traced for the signatures that a function picks."""
+        for key, known in list(self._programs.items()):
+            for program in known if is_wanted(key) else ():
+                yield from (found.jaxpr for found in program.traces.values())
+
+    def forget_all(self, is_old: Callable[[Any], bool]) -> None:
+        """Drop the programs of the signatures that a function picks."""
+        for key in [k for k in [*self._programs, *self.plans] if is_old(k)]:
+            for program in self._programs.pop(key, ()):
+                program.release()
             self.plans.pop(key, None)
 
 
@@ -258,3 +276,68 @@ def forget_last_calls() -> None:
     """Make the next call of every function look for its program."""
     for last in list(_last_calls):
         last.found = None
+
+
+# Programs that stand beside the usual ones.
+
+
+@final
+class World:
+    """What calls find programs by, besides their arguments.
+
+    Attributes:
+        current: the block of `separate_programs` that runs; None outside all.
+    """
+
+    current: Hashable = None
+
+
+_visited: weakref.WeakSet[ProgramCache] = weakref.WeakSet()
+# Which functions run which others on all replicas, by block; outside, a function knows.
+_by_world: dict[Hashable, dict[int, tuple[Any, Any]]] = {}
+
+
+@contextlib.contextmanager
+def separate_programs(world: Hashable) -> Iterator[None]:
+    """Let functions find and make other programs in a block than outside it.
+
+    For code that changes what programs were traced for, such as the number of replicas.
+
+    Args:
+        world: blocks of the same one share their programs.
+    """
+    outer, World.current = World.current, world
+    forget_last_calls()
+    try:
+        yield
+    finally:
+        World.current = outer
+        forget_last_calls()
+
+
+def find_replica_functions(owner: object) -> Any:
+    """Return where a function keeps those that run it on replicas, in this block."""
+    known = _by_world.setdefault(World.current, {})
+    # With the owner itself, so that its id is not given to another one.
+    return known.setdefault(id(owner), (owner, weakref.WeakKeyDictionary()))[1]
+
+
+def forget_programs(world: Hashable) -> None:
+    """Drop the programs that blocks of `separate_programs` have made.
+
+    Args:
+        world: what the blocks were given.
+    """
+    _by_world.pop(world, None)
+    for cache in list(_visited):
+        cache.forget_all(lambda key: key[-1] == world)
+
+
+def find_programs(world: Hashable) -> Iterator[Jaxpr]:
+    """Yield the programs that were traced in blocks of `separate_programs`.
+
+    Args:
+        world: what the blocks were given.
+    """
+    for cache in list(_visited):
+        yield from cache.jaxprs(lambda key: key[-1] == world)

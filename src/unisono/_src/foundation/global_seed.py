@@ -6,7 +6,7 @@ The rules are those of ``tf.random.set_seed``, and so are the numbers.
 from __future__ import annotations
 
 import random
-from typing import final
+from typing import Any, final
 
 # TensorFlow's seeds are below it.
 _MOST = 2**31 - 1
@@ -35,6 +35,17 @@ def set_seed(seed: int | None) -> None:
 def get_seed() -> int | None:
     """Returns the seed, cut to the size that is used; None if none was set."""
     return None if _Seed.given is None else _Seed.given % _MOST
+
+
+def get_state() -> object:
+    """Returns the seed and the place in its sequence, for `set_state`."""
+    return _Seed.given, _Seed.sequence, _Seed.sequence.getstate()
+
+
+def set_state(state: Any) -> None:
+    """Goes back to what `get_state` has returned."""
+    _Seed.given, _Seed.sequence, place = state
+    _Seed.sequence.setstate(place)
 
 
 def make_pair(own: int | None) -> tuple[int, int]:

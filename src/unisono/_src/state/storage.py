@@ -100,6 +100,19 @@ class Clock:
 # program, a server or another worker is waited for (see `holding`). It is reentrant
 # because a signal handler may read variables while its own thread holds the lock.
 LOCK = threading.RLock()
+
+
+@final
+class Births:
+    """The first values of new cells, while somebody collects them.
+
+    Attributes:
+        seen: the values by cell; None if nobody collects them.
+    """
+
+    seen: dict[Cell, Any] | None = None
+
+
 _serial = itertools.count()
 # Weak, so that a variable that nobody holds frees its memory. Used under the lock: a
 # set must not grow while another thread iterates over it.
@@ -156,11 +169,6 @@ class Cell:
         self.policy = policy
         self.shape = shape
         self.dtype = dtype
-        self.placement = placement
-        # `Any` in place of None, here and below: who reads these knows that they are.
-        self.topology: Topology | Any = placement.topology if placement else None
-        self.parameter_device = placement.parameter_device if placement else None
-        self.copies = placement.topology.replicas if placement else 1
         # Names are for people: every message and `repr` shows them.
         self.name = name if name.isprintable() else printable.escape(name)
         self.origin = origin
@@ -168,20 +176,7 @@ class Cell:
         # strategy in whose scope it was made.
         self.aggregation: Any = None
         self.owner: Any = None
-        choice = _choose_split(self)
-        self.split: partition.Split | Any = choice.split if choice else None
-        # For people; "" if nothing was to be chosen.
-        self.cut_text = str(choice or "")
-        # Attributes, not properties: every read and write asks for some of them.
-        self.is_stacked = policy is Policy.ON_READ and self.copies > 1
-        self.is_replicated = self.split is None and _is_on_every_replica(self)
-        self.is_everywhere = (
-            self.is_stacked or self.is_replicated or self.split is not None
-        )
-        spread = self.topology is not None and self.topology.is_spread
-        self.is_spread = self.is_everywhere and spread
-        self.stored_shape = (self.copies, *shape) if self.is_stacked else shape
-        self.sharding: Any = _sharding(self)
+        self._set_placement(placement)
         self.drafts: dict[int, jax.Array] = {}
         self.array: jax.Array | Any = None
         self.escaped = False
@@ -193,6 +188,41 @@ class Cell:
             self.home = placement.servers.place(self)
         with LOCK:
             _live.add(self)
+
+    def _set_placement(self, placement: Placement | None) -> None:
+        """Sets where the value is kept."""
+        self.placement = placement
+        # `Any` in place of None, here and below: who reads these knows that they are.
+        self.topology: Topology | Any = placement.topology if placement else None
+        self.parameter_device = placement.parameter_device if placement else None
+        self.copies = placement.topology.replicas if placement else 1
+        choice = _choose_split(self)
+        self.split: partition.Split | Any = choice.split if choice else None
+        # For people; "" if nothing was to be chosen.
+        self.cut_text = str(choice or "")
+        # Attributes, not properties: every read and write asks for some of them.
+        self.is_stacked = self.policy is Policy.ON_READ and self.copies > 1
+        self.is_replicated = self.split is None and _is_on_every_replica(self)
+        self.is_everywhere = (
+            self.is_stacked or self.is_replicated or self.split is not None
+        )
+        spread = self.topology is not None and self.topology.is_spread
+        self.is_spread = self.is_everywhere and spread
+        self.stored_shape = (
+            (self.copies, *self.shape) if self.is_stacked else self.shape
+        )
+        self.sharding: Any = _sharding(self)
+
+    def move(self, placement: Placement | None, array: Any) -> None:
+        """Keeps the value elsewhere from now on; no program may be using the cell.
+
+        Args:
+            placement: where.
+            array: the value, of the shape that is stored there.
+        """
+        with LOCK:
+            self._set_placement(placement)
+            self.store(array)
 
     def escape(self) -> None:
         """Notes that someone else may hold the stored array."""
@@ -211,6 +241,9 @@ class Cell:
         if self.home is not None:
             self.home.group.create(self, array)
             return
+        if self.array is None and Births.seen is not None:
+            # A step may donate the array itself.
+            Births.seen[self] = jnp.copy(array[0] if self.is_stacked else array)
         placed = self._place(array)
         # A step of another thread would overwrite what is stored while it runs.
         with LOCK:

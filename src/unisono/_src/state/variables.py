@@ -625,6 +625,11 @@ class AggregatingVariable(Variable):
     """A variable on the parameter device of a `CentralStorageStrategy`."""
 
 
+def forget_components(variable: Variable) -> None:
+    """Has a variable make its components anew, for its cell has moved."""
+    variable._parts = None  # noqa: SLF001, the module of the class
+
+
 _SIGNATURE = inspect.signature(Variable.__init__)
 Variable.__signature__ = _SIGNATURE.replace(  # type: ignore[attr-defined]
     parameters=[*_SIGNATURE.parameters.values()][1:], return_annotation="Variable"

@@ -798,6 +798,14 @@ class Strategy:
         return f"<{title}{', here' if count > len(here) else ''} on {shown}>"
 
 
+def replace_extended(
+    strategy: Strategy, extended: extended_lib.StrategyExtended
+) -> extended_lib.StrategyExtended:
+    """Has another object do the work of a strategy, and returns the one before."""
+    outer, strategy._extended = strategy._extended, extended
+    return outer
+
+
 # `options` is the name of a parameter above, so the function has a name of its own.
 _parse_op = options.reduce_op
 

@@ -30,7 +30,7 @@ from unisono._src.state import (
 )
 from unisono._src.state.variables import Variable
 from unisono._src.strategies.base import Strategy
-from unisono._src.training import part_updates
+from unisono._src.training import gradient_taps, part_updates
 from unisono._src.training.part_updates import Gradient
 from unisono._src.values import collectives
 from unisono._src.values.array_operators import find_own_variable
@@ -324,6 +324,7 @@ class Optimizer:
         is_away = self._servers is not None
         dense: list[Any] = [_sum_gradients(g, v, is_away) for g, v in pairs]
         given = tuple(bool(g) for g in gradients)
+        gradient_taps.note(dense, self._variables, self.variables)
         if self._every > 1:
             self._accumulate(replica, dense, given)
         elif replica is None or frame.port is None or frame.port.is_alone:

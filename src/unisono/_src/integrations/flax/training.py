@@ -17,6 +17,7 @@ from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import ReduceOp
 from unisono._src.state import frames, remote_state, replica_frame
 from unisono._src.strategies.base import Strategy
+from unisono._src.training import gradient_taps
 from unisono._src.values import array_operators
 
 # The compiled updates of each optimizer. Weak keys, so that they go with the optimizer.
@@ -37,6 +38,7 @@ def wrap_update(original: Callable[..., object]) -> Callable[..., object]:
             found = _update_on_servers(self, model, grads, kwargs)
             return original(self, model, grads, **kwargs) if found is None else found
         leaves, structure = jax.tree.flatten(grads)
+        _note_gradients(self, model, leaves)
         merge = functools.partial(
             _reduce_and_update, self, original, model, structure, kwargs
         )
@@ -45,6 +47,22 @@ def wrap_update(original: Callable[..., object]) -> Callable[..., object]:
         return contexts.merge_replicas(merge, args=(leaves,))
 
     return update
+
+
+def _note_gradients(
+    optimizer: Any, model: nnx.Module, leaves: Sequence[jax.Array]
+) -> None:
+    """Write the gradients where they are compared, if somebody collects them."""
+    find = array_operators.find_own_variable
+    by_path = dict(nnx.iter_graph(model))
+    state = nnx.to_flat_state(nnx.state(model, optimizer.wrt, graph=optimizer.graph))
+    own = [find(by_path[path]) for path, _ in state]
+    slots = jax.tree.leaves(
+        (optimizer.opt_state, optimizer.step),
+        is_leaf=lambda x: isinstance(x, nnx.Variable),
+    )
+    if len(own) == len(leaves):
+        gradient_taps.note(leaves, own, map(find, slots))
 
 
 def _check_made_in(strategy: Strategy, node: object, what: str) -> None:

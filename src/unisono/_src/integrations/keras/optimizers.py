@@ -21,6 +21,7 @@ from unisono._src.integrations.keras.internals import KerasOptimizer, KerasVaria
 from unisono._src.ops import control_flow
 from unisono._src.state import remote_state, variables
 from unisono._src.strategies.base import Strategy
+from unisono._src.training import gradient_taps
 from unisono._src.values import array_operators, distributed
 from unisono._src.values.indexed_slices import IndexedSlices
 
@@ -56,6 +57,7 @@ def wrap_apply(original: Callable[..., None]) -> Callable[..., None]:
                 "experimental_aggregate_gradients=False: "
                 "optimizer.apply_gradients(zip(gradients, variables))"
             )
+        _note_gradients(self, grads, trainable_variables)
         if not is_replica or is_own or len(grads) == 0:
             original(self, grads, trainable_variables)
             return
@@ -65,6 +67,21 @@ def wrap_apply(original: Callable[..., None]) -> Callable[..., None]:
         contexts.merge_replicas(update, args=(list(grads),))
 
     return apply
+
+
+def _note_gradients(
+    optimizer: KerasOptimizer,
+    grads: Sequence[Gradient | None],
+    wanted: Sequence[KerasVariable] | None,
+) -> None:
+    """Write the gradients where they are compared, if somebody collects them."""
+    if wanted is None:
+        wanted = internals.optimized_variables(optimizer) if optimizer.built else []
+    if len(wanted) != len(grads):
+        return  # The optimizer says what is wrong.
+    find = array_operators.find_own_variable
+    slots = map(find, optimizer.variables if optimizer.built else ())
+    gradient_taps.note(grads, [find(v) for v in wanted], slots)
 
 
 def wrap_cond(original: Callable[..., object]) -> Callable[..., object]:

@@ -1,0 +1,1 @@
+"""Compares runs of a program on different numbers of replicas."""

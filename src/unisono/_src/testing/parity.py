@@ -1,0 +1,227 @@
+"""`check_parity`: whether a step gives the same numbers on any number of replicas."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, final
+
+from unisono._src.execution import function
+from unisono._src.state import storage
+from unisono._src.strategies import resizing
+from unisono._src.strategies.base import Strategy
+from unisono._src.testing import (
+    batches as rows,
+    causes,
+    comparison,
+    diagnosis,
+    runs,
+)
+from unisono._src.testing.causes import Cause
+from unisono._src.testing.comparison import Difference, Floor
+from unisono._src.testing.records import GRADIENT, RESULT, Run
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class ParityReport:
+    """What `check_parity` has found; true if there is no difference.
+
+    Attributes:
+        replicas: the numbers of replicas that were compared with one device.
+        steps: the number of steps.
+        compared: the number of values that were compared at each step.
+        floor: the largest relative difference that another order of the rows makes on
+            one device, which is rounding.
+        largest: the largest relative difference that is taken for rounding, too.
+        differences: the values that differ by more, the first one first.
+        cause: the probable cause of the first difference; None if there is none.
+        line: file and line of the code that made it, if it is known.
+        uncompared: results that are one value per replica, and none of the whole.
+    """
+
+    replicas: tuple[int, ...]
+    steps: int
+    compared: int
+    floor: float
+    largest: float
+    differences: tuple[Difference, ...] = ()
+    cause: Cause | None = None
+    line: str | None = None
+    uncompared: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return not self.differences
+
+    def __str__(self) -> str:
+        sizes = ", ".join(map(str, self.replicas))
+        title = f"1 and {sizes} replicas, {self.steps} steps, {self.compared} values"
+        lines = [f"{title}: {'the same' if self else 'DIFFERENT'}"]
+        rounding = f"  rounding: {self.largest:.1e}, floor {self.floor:.1e}"
+        if self.cause is not None:
+            first = self.differences[0]
+            lines.append(f"  first:    {first}")
+            lines.append(f"  cause:    {self.cause.code}. {self.cause.told}")
+            if self.line:
+                lines.append(f"  at:       {self.line}")
+            if self.cause.write:
+                lines.append(f"  write:    {self.cause.write}")
+            if len(self.differences) > 1:
+                lines.append(f"  and {len(self.differences) - 1} more differences")
+        lines.append(rounding)
+        for name in self.uncompared:
+            lines.append(f"  not compared: {name}, one value per replica; reduce it")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def check_parity(
+    step: Callable[..., Any],
+    batches: Iterable[Any],
+    replicas: Sequence[int] = (1, 2, 3, 8),
+    *,
+    strategy: Strategy | None = None,
+    steps: int | None = None,
+    distribute: bool = True,
+) -> ParityReport:
+    """Runs a step on one device and on several, and compares all its numbers.
+
+    Each run begins with the present state. Results, gradients that reach optimizers,
+    variables, slots and metrics are compared after every step. Rounding is measured:
+    the same rows in another order, on one device. Variables, random states and the
+    datasets are afterwards as they were; only Python objects that the step itself
+    changes are not restored.
+
+    Args:
+        step: the step, compiled or not, of a `MirroredStrategy`. With one parameter it
+            gets the batch, with several the members of the batch.
+        batches: global batches, as a list or a dataset: structures of arrays with the
+            rows on the first axis.
+        replicas: the numbers of replicas. Their parts may be uneven.
+        strategy: the strategy; default the one of the variables that are alive.
+        steps: how many batches to use; default all.
+        distribute: whether batches are distributed as
+            `experimental_distribute_dataset` does it. With False the step gets the
+            global batch.
+
+    Returns:
+        A `ParityReport`, which is true if nothing differs and prints what does.
+
+    Raises:
+        TypeError: the batches can be read once only.
+        ValueError: there are no batches or not enough devices, or the strategy is not
+            known or cannot be resized.
+
+    >>> import jax.numpy as jnp, numpy as np, unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> @unisono.function
+    ... def step(x):
+    ...     return strategy.reduce("SUM", strategy.run(jnp.mean, (x,)), axis=None)
+    >>> report = check_parity(step, [np.arange(8.0)], (1, 2), strategy=strategy)
+    >>> bool(report), report.cause.code
+    (False, 'times-n')
+    """
+    given = rows.take(batches, steps)
+    sizes = _check_sizes(replicas)
+    chosen = _find_strategy() if strategy is None else strategy
+    resizing.find_devices(chosen, max(sizes))
+    runner = runs.Runner(step, chosen, distribute)
+    try:
+        return _check(runner, given, sizes, step)
+    finally:
+        runner.close()
+
+
+def _check(
+    runner: runs.Runner,
+    given: list[rows.Batch],
+    sizes: Sequence[int],
+    step: Callable[..., Any],
+) -> ParityReport:
+    one = runner.run(1, given)
+    half = runner.find_half_precision()
+    floor = comparison.make_floor(one, lambda b: runner.run(1, b), given, half)
+    made = {1: one}
+    found: list[Difference] = []
+    for count in sizes:
+        made[count] = runner.run(count, given)
+        found += comparison.compare(one, made[count], count, floor)
+    found.sort(key=Difference.order)
+    uncompared = {name for r in made.values() for s in r.steps for name in s.uncompared}
+    cause, line = None, None
+    if found:
+        looked = diagnosis.Diagnosis(runner, given, made, found, floor)
+        cause = causes.CAUSES[looked.find()]
+        line = _find_line(runner, found[0], step)
+    return ParityReport(
+        replicas=tuple(sizes),
+        steps=len(given),
+        compared=len(one.steps[0].values),
+        floor=floor.largest(),
+        largest=_largest_rounding(made, floor, found),
+        differences=tuple(found),
+        cause=cause,
+        line=line,
+        uncompared=tuple(sorted(uncompared)),
+    )
+
+
+def _check_sizes(replicas: Sequence[int]) -> list[int]:
+    """Returns the numbers of replicas beside one, in order."""
+    sizes = sorted(set(replicas) - {1})
+    if not sizes or min(replicas) < 1:
+        raise ValueError(
+            "replicas must name numbers of replicas, at least one of them larger than "
+            f"1, such as (1, 2, 3, 8); received {tuple(replicas)}."
+        )
+    return sizes
+
+
+def _find_strategy() -> Strategy:
+    """Returns the one strategy that has placed the variables of the process.
+
+    Raises:
+        ValueError: there is none, or there are several.
+    """
+    owners = {
+        id(c.placement.strategy): c.placement.strategy
+        for c in storage.live_cells()
+        if c.placement is not None
+    }
+    if len(owners) != 1:
+        raise ValueError(
+            f"There are variables of {len(owners)} strategies; pass "
+            "strategy=..., the one whose replicas run the step."
+        )
+    (found,) = owners.values()
+    return found  # type: ignore[no-any-return]
+
+
+def _find_line(
+    runner: runs.Runner, first: Difference, step: Callable[..., Any]
+) -> str | None:
+    """Returns file and line of the code that made the first difference."""
+    cell = None if first.kind == RESULT else runner.names.find(first.name)
+    if cell is not None and first.kind == GRADIENT:
+        return runner.taps.lines.get(cell)
+    if cell is not None:
+        return cell.origin
+    code = getattr(function.python_function(step), "__code__", None)
+    return None if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def _largest_rounding(
+    made: dict[int, Run], floor: Floor, found: Sequence[Difference]
+) -> float:
+    """Returns the largest relative difference that does not count as one."""
+    differing = {(d.step, d.key) for d in found}
+    one = made[1]
+    sizes = [
+        comparison.measure(run.steps[s].values[key], base) / floor.scale(s, key)
+        for run in made.values()
+        for s, record in enumerate(one.steps)
+        for key, base in record.values.items()
+        if key in run.steps[s].values and (s, key) not in differing
+    ]
+    return max((x for x in sizes if x != float("inf")), default=0.0)

@@ -1,0 +1,165 @@
+"""Runs a step on a number of replicas, always from the same state."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any, final
+
+import jax
+import numpy as np
+
+from unisono._src.execution import equations, program_cache
+from unisono._src.foundation import global_seed
+from unisono._src.state import storage
+from unisono._src.state.storage import Births, Cell
+from unisono._src.strategies import resizing
+from unisono._src.strategies.base import Strategy
+from unisono._src.testing import batches as rows, records
+from unisono._src.testing.records import Key, Run
+from unisono._src.training import gradient_taps
+
+_serial = itertools.count()
+
+
+@final
+class Runner:
+    """Runs one step as often as wanted, each time from the state that it was made in.
+
+    Args:
+        step: the step.
+        strategy: the strategy whose replicas run it.
+        is_distributed: whether the step gets its part of a batch per replica; else it
+            gets global batches.
+
+    Attributes:
+        count: how many runs were made.
+        names: the names of the variables.
+        taps: where the gradients are.
+    """
+
+    def __init__(
+        self, step: Callable[..., Any], strategy: Strategy, is_distributed: bool
+    ) -> None:
+        self._step = step
+        self._strategy = strategy
+        self._is_distributed = is_distributed
+        self._id = next(_serial)
+        self._worlds: set[Hashable] = set()
+        self._births: dict[Cell, Any] = {}
+        self._changed: set[Cell] = set()
+        self.taps = gradient_taps.GradientTaps()
+        self.names = records.Names()
+        self.count = 0
+
+    def run(
+        self, replicas: int, given: Sequence[rows.Batch], fresh: bool = False
+    ) -> Run:
+        """Runs the step once for each batch, and returns what it has shown.
+
+        Args:
+            replicas: the number of replicas.
+            given: global batches.
+            fresh: whether the step is traced anew.
+        """
+        self.count += 1
+        world = ("parity", self._id, replicas, self.count if fresh else 0)
+        self._worlds.add(world)
+        with (
+            _same_state(self._births),
+            resizing.resized(self._strategy, replicas),
+            program_cache.separate_programs(world),
+            gradient_taps.collect(self.taps),
+        ):
+            self._begin(replicas)
+            return self._run(given)
+
+    def _begin(self, replicas: int) -> None:
+        """Gives the variables that earlier runs have made their first values."""
+        for cell, value in self._births.items():
+            placement = cell.placement
+            count = 1 if placement is None else placement.topology.replicas
+            cell.move(placement, resizing.share(cell, value, count))
+
+    def _run(self, given: Sequence[rows.Batch]) -> Run:
+        before = {c: c.array for c in storage.live_cells()}
+        self._changed |= set(filter(self._is_own, before))
+        made = Run(records.record(None, self._changed, self.taps, self.names))
+        source: Any = given
+        if self._is_distributed:
+            source = self._strategy.experimental_distribute_dataset(list(given))
+        for batch in source:
+            result = rows.call(self._step, batch)
+            jax.block_until_ready(jax.tree.leaves(result))
+            self._changed |= {
+                c
+                for c in storage.live_cells()
+                if c.array is not before.get(c) or self._is_own(c)
+            }
+            made.steps.append(
+                records.record(result, self._changed, self.taps, self.names)
+            )
+        # Variables that the first step has made were there with their first values.
+        for cell in self._changed & (Births.seen or {}).keys():
+            key = Key(records.kind_of(cell, self.taps), self.names.name(cell))
+            made.before.add(key, (Births.seen or {})[cell])
+        return made
+
+    def find_half_precision(self) -> float:
+        """Returns the rounding of the products that the runs compute in 16 bits.
+
+        Returns:
+            Zero if they compute none, or run as plain Python.
+        """
+        products = ("dot_general", "conv_general_dilated")
+        types = {
+            equations.aval_of(x).dtype
+            for world in self._worlds
+            for jaxpr in program_cache.find_programs(world)
+            for eqn in equations.walk(jaxpr)
+            if eqn.primitive.name in products
+            for x in eqn.invars
+        }
+        return max(
+            (records.rounding_of(t) for t in types if t.itemsize == 2), default=0
+        )
+
+    def _is_own(self, cell: Cell) -> bool:
+        placement = cell.placement
+        return placement is not None and placement.strategy is self._strategy
+
+    def close(self) -> None:
+        """Drops the programs that the runs have compiled."""
+        for world in self._worlds:
+            program_cache.forget_programs(world)
+
+
+@contextlib.contextmanager
+def _same_state(births: dict[Cell, Any]) -> Iterator[None]:
+    """Restores all variables and random states of the process after a block.
+
+    Args:
+        births: gets the first values of the variables that the block makes.
+    """
+    before = {c: c.array for c in storage.live_cells() if c.home is None}
+    for cell in before:
+        cell.escape()
+    numbers, plain = np.random.get_state(), random.getstate()
+    seed = global_seed.get_state()
+    outer, Births.seen = Births.seen, {}
+    try:
+        yield
+    finally:
+        births.update(Births.seen)
+        Births.seen = outer
+        np.random.set_state(numbers)
+        random.setstate(plain)
+        global_seed.set_state(seed)
+        for cell in storage.live_cells():
+            if cell in before and cell.array is not before[cell]:
+                cell.move(cell.placement, before[cell])
+            elif cell in births:
+                count = 1 if cell.placement is None else cell.copies
+                cell.move(cell.placement, resizing.share(cell, births[cell], count))

@@ -1,0 +1,168 @@
+import random
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import unisono as uni
+from tests import machine
+from tests.zoo import builders
+
+BATCHES = builders.batches(2)
+
+
+@pytest.fixture
+def s():
+    return uni.distribute.MirroredStrategy(machine.names(2))
+
+
+def check(step, s, batches=BATCHES, replicas=(1, 2), **options):
+    return uni.testing.check_parity(step, batches, replicas, strategy=s, **options)
+
+
+def mean_of_part(model, x, y):
+    return jnp.mean(builders.errors(model, x, y))
+
+
+@pytest.mark.needs_devices(3)
+def test_a_right_step_is_the_same_on_any_number_of_replicas(s):
+    report = check(builders.train(s, builders.mean_loss), s, replicas=(1, 2, 3))
+    assert report and report.cause is None and not report.differences
+    assert report.replicas == (2, 3) and report.steps == 2 and report.compared > 5
+    assert 0 < report.floor < 1e-4 and report.largest < 1e-4
+    assert "the same" in str(report)
+
+
+def test_a_report_names_the_gradient_the_step_the_cause_and_the_line(s):
+    step = builders.train(s, mean_of_part, tx=optax.adam(1e-3))
+    report = check(step, s)
+    first = report.differences[0]
+    assert not report
+    assert (first.kind, first.step, first.replicas) == ("gradient", 0, 2)
+    assert first.name == "kernel_0" and first.size == pytest.approx(1.0, rel=1e-3)
+    assert report.cause.code == "times-n"
+    # The line that hands the gradients to the optimizer.
+    assert "builders.py:" in report.line
+    assert "cause:    times-n." in str(report) and "global_batch_size" in str(report)
+
+
+def test_variables_and_random_states_are_as_before_also_after_an_error(s):
+    step = builders.train(s, builders.mean_loss, tx=optax.adam(0.1))
+    with s.scope():
+        mean = uni.metrics.Mean()
+        uni.random.set_seed(3)
+    s.run(lambda: mean.update_state([1.0, 4.0]))
+    generator = uni.random.Generator.from_seed(1)
+    random.seed(5)
+    np.random.seed(6)
+
+    def fails(x, y):
+        step(x, y)
+        random.random()
+        np.random.rand()
+        generator.normal([2])
+        raise OSError("the disk is full")
+
+    for _ in range(2):
+        with pytest.raises(OSError, match="full"):
+            check(fails, s)
+    assert check(step, s)
+    expected = uni.random.Generator.from_seed(1).normal([3])
+    np.testing.assert_array_equal(generator.normal([3]), expected)
+    assert float(mean.result()) == 2.5
+    assert random.random() == random.Random(5).random()
+    assert np.random.rand() == np.random.RandomState(6).rand()
+
+
+def test_a_step_goes_on_after_a_check_as_if_there_had_been_none(s):
+    def losses(is_checked):
+        step = builders.train(s, builders.mean_loss, tx=optax.adam(0.1))
+        found = []
+        for batch in s.experimental_distribute_dataset(BATCHES):
+            found.append(float(step(*batch)))
+            if is_checked:
+                assert check(step, s)
+        return found, step.experimental_get_tracing_count()
+
+    plain, _ = losses(False)
+    checked, _ = losses(True)
+    assert plain == checked
+
+
+def test_a_step_that_makes_variables_when_it_is_first_called_can_be_checked(s):
+    made = []
+
+    @uni.function
+    def step(x, y):
+        if not made:
+            made.append(uni.Variable(2.0, aggregation=uni.VariableAggregation.SUM))
+
+        def replica(x):
+            made[0].assign_add(jnp.sum(x))
+
+        s.run(replica, args=(x,))
+
+    with s.scope():
+        assert check(step, s)
+    assert float(made[0].numpy()) == 2.0
+
+
+def test_a_step_with_one_parameter_gets_the_batch(s):
+    inner = builders.train(s, builders.mean_loss)
+    assert check(lambda batch: inner(*batch), s)
+    assert check(lambda batch: inner(batch["x"], batch["y"]), s, _dicts())
+
+
+def _dicts():
+    return [{"x": x, "y": y} for x, y in BATCHES]
+
+
+def test_a_dataset_is_read_and_left_as_it_is(s):
+    x, y = BATCHES[0]
+    dataset = uni.data.Dataset.from_tensor_slices((x, y)).batch(16)
+    assert check(builders.train(s, builders.mean_loss), s, dataset)
+
+
+def test_a_result_of_each_replica_is_told_not_compared(s):
+    report = check(uni.function(lambda x, y: s.run(lambda x, y: x.sum(), (x, y))), s)
+    assert report.uncompared == ("result",) and "reduce it" in str(report)
+
+
+def test_results_of_every_row_are_compared_row_by_row(s):
+    report = check(uni.function(lambda x, y: s.run(lambda x, y: 2 * x, (x, y))), s)
+    assert report and not report.uncompared
+
+
+def test_numbers_that_are_not_finite_are_compared_too(s):
+    @uni.function
+    def step(x, y):
+        return s.reduce("SUM", s.run(lambda x, y: jnp.log(-x).sum(), (x, y)), axis=None)
+
+    assert check(step, s)
+
+
+@pytest.mark.parametrize(
+    "batches, replicas, error, said",
+    [
+        (iter(BATCHES), (1, 2), TypeError, "read once"),
+        ([], (1, 2), ValueError, "no batches"),
+        (BATCHES, (1,), ValueError, "larger than"),
+        (BATCHES, (0, 2), ValueError, "larger than"),
+        (BATCHES, (1, 4096), ValueError, "4096 devices"),
+    ],
+)
+def test_bad_input_is_refused(s, batches, replicas, error, said):
+    step = builders.train(s, builders.mean_loss)
+    with pytest.raises(error, match=said):
+        check(step, s, batches, replicas)
+
+
+def test_a_strategy_with_a_fixed_number_of_replicas_is_refused():
+    one = uni.distribute.OneDeviceStrategy(machine.name(0))
+    central = uni.distribute.experimental.CentralStorageStrategy(
+        machine.names(2), machine.name(0)
+    )
+    for fixed in (one, central):
+        with pytest.raises(ValueError, match="MirroredStrategy"):
+            check(lambda x, y: 0.0, fixed)
