@@ -1,6 +1,7 @@
 """Arrays have the methods of TensorFlow's tensors that programs call most."""
 
 import json
+import operator
 
 import jax
 import jax.numpy as jnp
@@ -95,3 +96,13 @@ def test_what_is_no_plain_list_is_left_to_jax_and_to_its_own_class():
         jnp.array([1, 2]) == {}  # noqa: B015
     with pytest.raises(TypeError, match="PRNGKeyArray"):
         jax.random.key(0) == [1]  # noqa: B015
+
+
+def test_an_element_of_a_dataset_that_does_not_fit_is_refused_on_either_side():
+    (element,) = unisono.data.Dataset.from_tensors(np.array([2**40]))
+    array = jnp.asarray([5])
+    for compute in (operator.add, operator.mul, operator.sub, operator.lt):
+        with pytest.raises(OverflowError, match="1099511627776"):
+            compute(array, element)
+        with pytest.raises(OverflowError, match="1099511627776"):
+            compute(element, array)

@@ -6,14 +6,14 @@ import abc
 import functools
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from unisono._src.foundation import wide_numbers
+from unisono._src.foundation import host_numbers, wide_numbers
 from unisono._src.foundation.errors import InvalidArgumentError
 
 _T = TypeVar("_T")
@@ -178,8 +178,12 @@ def take_lists(operator: _Operator) -> _Operator:
     @functools.wraps(operator)
     def take(self: jax.Array, other: object) -> object:
         # Not for subclasses, which may have operators of their own.
-        if type(other) is list or type(other) is tuple:
-            other = read_list(other, self.dtype)
+        kind = type(other)
+        if kind is list or kind is tuple:
+            other = read_list(cast("list[Any] | tuple[Any, ...]", other), self.dtype)
+        elif kind is host_numbers.HostArray:
+            # An element of a dataset: JAX would cut its numbers of 64 bits off.
+            wide_numbers.check(other)
         return operator(self, other)
 
     return take
