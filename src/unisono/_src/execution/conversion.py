@@ -17,7 +17,7 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeVar, final
 
-from unisono._src.foundation import errors, jax_internals
+from unisono._src.foundation import ambient, errors, jax_internals
 from unisono._src.state import frames
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -56,7 +56,9 @@ class Conversion:
         return convert(fn) if self.is_on and self.is_allowed else fn
 
     def choose(self, fn: _F) -> _F:
-        """Return the function that is traced in the current program."""
+        """Return the function that is traced, or runs on the host, at this moment."""
+        if ambient.current().host is not None and not frames.frame().is_compiled:
+            return self.apply(fn)
         return choose(fn) if self.is_allowed else fn
 
 
