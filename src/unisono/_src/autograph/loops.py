@@ -149,7 +149,10 @@ def for_stmt(
         isinstance(items, jax.core.Tracer) and carried.is_unknown(items) and items.ndim
     ):
         array = tensors.tensor(items)
-        _loop_over(len(array), lambda i: array[i], test, body, symbols, letters)
+        rows: Any = array.shape[0]
+        # In an exported program the size may be open.
+        count = rows if isinstance(rows, int) else jnp.asarray(rows, jnp.int32)
+        _loop_over(count, lambda i: array[i], test, body, symbols, letters)
     else:
         _loop_in_python(items, test, body, symbols, letters)
 
@@ -198,6 +201,8 @@ def _loop_over(
         letters: how each of them is used later.
         most: the largest number of turns, as `set_loop_options` says.
     """
+    if isinstance(count, int) and not count:
+        return
     options = {"maximum_iterations": most}
     loop = _StagedLoop(symbols, letters, lambda turn: body(item(turn)), options)
     if isinstance(count, int):

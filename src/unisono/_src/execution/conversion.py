@@ -21,6 +21,7 @@ from unisono._src.foundation import ambient, errors, jax_internals
 from unisono._src.state import frames
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_R = TypeVar("_R")
 _MARK = "_unisono_do_not_convert"
 # Packages whose functions are not converted, besides Python's own.
 _LIBRARIES = {
@@ -50,6 +51,15 @@ class Conversion:
 
     is_allowed: bool = True
     is_on: bool = False
+
+    def retry(self, trace: Callable[[], _R]) -> _R:
+        """Return the result of a trace; convert and trace once more if need be."""
+        watch()
+        try:
+            return trace()
+        except NeedsConversion:
+            self.is_on = True
+            return trace()
 
     def apply(self, fn: _F) -> _F:
         """Return a function, converted if that is on."""

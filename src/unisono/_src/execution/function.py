@@ -589,6 +589,12 @@ def find_compiled(
     return None if host is None else host.compiled_run(fn)
 
 
+def find_conversion(fn: Any) -> conversion.Conversion:
+    """Return whether AutoGraph converts a function that is compiled."""
+    found: conversion.Conversion = getattr(fn, "_conversion", conversion.Conversion())
+    return found
+
+
 # The types of callables that are compiled when they are called.
 COMPILED = (Function, Method)
 
