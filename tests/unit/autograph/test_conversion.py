@@ -316,3 +316,51 @@ def test_eager_functions_are_not_converted():
         assert seen == [f.python_function.__code__]
     finally:
         tf.config.run_functions_eagerly(False)
+
+
+class Doubling(tf.Module):
+    @tf.function(input_signature=[tf.TensorSpec((None,), tf.float32)])
+    def __call__(self, x):
+        if tf.reduce_sum(x) < 0:
+            x = -x
+        while tf.reduce_sum(x) < 100:
+            x = x * 2
+        return x
+
+
+def test_a_function_with_branches_and_loops_is_exported(tmp_path):
+    tf.saved_model.save(Doubling(), tmp_path)
+    loaded = tf.saved_model.load(tmp_path)
+    assert loaded(jnp.asarray([-3.0, 0.0])).tolist() == [192.0, 0.0]
+    assert loaded(jnp.asarray([30.0])).tolist() == [120.0]
+
+
+def test_a_loop_of_steps_is_not_exported(tmp_path):
+    class Trainer(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec((), tf.int32)])
+        def train(self, steps):
+            total = 0.0
+            for _ in tf.range(steps):
+                total += next(iterator)
+            return total
+
+    iterator = iter(tf.data.Dataset.range(5).map(lambda x: tf.cast(x, tf.float32)))
+    with pytest.raises(ValueError, match="has no program, because it runs on the host"):
+        tf.saved_model.save(Trainer(), tmp_path)
+
+
+def test_a_chain_of_comparisons_evaluates_each_part_once():
+    calls = []
+
+    def middle(x):
+        calls.append(1)
+        return tf.abs(x)
+
+    @tf.function
+    def f(x):
+        return 1 if 0 < middle(x) < 3 else 2
+
+    assert int(f(MINUS)) == 1
+    assert int(f(jnp.asarray(-4.0))) == 2
+    # Once in each of the two traces.
+    assert len(calls) == 2

@@ -3,6 +3,7 @@
 import logging
 import threading
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -363,3 +364,109 @@ def test_a_loop_is_noticed_in_code_that_python_has_optimised(traces):
         train(numbers(), 2)
     assert float(tf.function(train)(numbers(), 3)) == 3.0
     assert traces == ["train", "_step"]
+
+
+def test_another_number_of_steps_compiles_nothing(caplog):
+    total = tf.Variable(0.0)
+
+    @tf.function
+    def train(iterator, steps):
+        for i in tf.range(steps):
+            total.assign_add(next(iterator)[0] + tf.cast(i, tf.float32))
+        return total.read_value()
+
+    iterator = numbers()
+    train(iterator, 3)
+    with jax.log_compiles(), caplog.at_level(logging.WARNING):
+        train(iterator, 7)
+        train(iterator, 41)
+    assert not [r for r in caplog.records if "Compiling" in r.getMessage()]
+
+
+def test_attributes_that_a_loop_assigns_are_kept_from_call_to_call():
+    class State:
+        total: object = 0.0
+
+    state = State()
+
+    @tf.function
+    def add(iterator, steps):
+        for _ in tf.range(steps):
+            state.total = state.total + next(iterator)[0]
+        return state.total
+
+    iterator = numbers()
+    # The trace that was given up has left nothing in the attribute.
+    assert float(add(iterator, 3)) == 3.0
+    assert float(add(iterator, 2)) == 10.0
+    assert float(state.total) == 10.0
+
+
+def test_return_in_a_loop_of_steps_ends_it():
+    @tf.function
+    def find(iterator, steps):
+        for i in tf.range(steps):
+            x = next(iterator)[0]
+            if x > 3:
+                return i, x
+        return -1, 0.0
+
+    iterator = numbers()
+    assert [float(v) for v in find(iterator, 50)] == [4.0, 4.0]
+    assert [float(v) for v in find(iterator, 1)] == [0.0, 5.0]
+    assert [float(v) for v in find(iterator, 0)] == [-1.0, 0.0]
+    assert float(next(iterator)[0]) == 6.0
+
+
+def test_optional_elements_end_a_loop_where_the_dataset_ends():
+    @tf.function
+    def total(iterator, steps):
+        found = 0.0
+        for _ in tf.range(steps):
+            element = iterator.get_next_as_optional()
+            if not element.has_value():
+                break
+            found += element.get_value()[0]
+        return found
+
+    assert float(total(numbers(4), 10)) == 6.0
+
+
+@pytest.mark.needs_devices(2)
+def test_a_trainer_of_methods_equals_single_steps(traces):
+    class Trainer:
+        def __init__(self):
+            self.strategy = two_replicas()
+            with self.strategy.scope():
+                mean = tf.VariableAggregation.MEAN
+                self.weight = tf.Variable(1.0, aggregation=mean)
+            self.loss = tf.metrics.Mean()
+            data = np.arange(400, dtype=np.float32) % 7
+            dataset = tf.data.Dataset.from_tensor_slices(data).batch(4)
+            self.iterator = iter(self.strategy.experimental_distribute_dataset(dataset))
+
+        def train_step(self, x):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((self.weight * x - 3 * x) ** 2) / 2
+            slope = tape.gradient(loss, self.weight)
+            assert slope is not None
+            self.weight.assign_sub(0.002 * slope)
+            self.loss.update_state(loss)
+
+        @tf.function
+        def train_loop(self, steps):
+            for _ in tf.range(steps):
+                self.strategy.run(self.train_step, args=(next(self.iterator),))
+
+        @tf.function
+        def one(self):
+            self.strategy.run(self.train_step, args=(next(self.iterator),))
+
+    trainer, other = Trainer(), Trainer()
+    for steps in (tf.constant(3), tf.constant(5), 2):
+        trainer.train_loop(steps)
+    for _ in range(10):
+        other.one()
+    assert float(trainer.weight) == pytest.approx(float(other.weight), rel=1e-6)
+    assert float(trainer.loss.result()) == pytest.approx(float(other.loss.result()))
+    assert traces.count("_step") == 1

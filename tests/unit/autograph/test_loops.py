@@ -298,3 +298,14 @@ def test_a_range_that_keras_has_wrapped_is_a_range(monkeypatch):
         return total
 
     assert int(f(jnp.asarray(4))) == 6
+
+
+def test_arrays_of_no_and_one_element_are_looped_over():
+    @tf.function
+    def f(xs):
+        total = 0.0
+        for x in xs:
+            total += x
+        return total
+
+    assert [float(f(jnp.ones(size))) for size in (0, 1, 3)] == [0.0, 1.0, 3.0]

@@ -80,6 +80,14 @@ class _Choice:
 
     def run(self) -> None:
         """Traces both branches, and sets the names to what the program chooses."""
+        try:
+            self._choose()
+        except BaseException:
+            # Attributes must not keep what a trace that is given up has made.
+            carried.write(self._every, self._before)
+            raise
+
+    def _choose(self) -> None:
         program = frames.outermost()
         seeded = program.seeded
         every = list(self._symbols)

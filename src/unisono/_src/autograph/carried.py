@@ -168,7 +168,9 @@ def describe_parts(marks: Any, leaves: Sequence[Any]) -> str:
 
 def told(name: str) -> str:
     """Returns the name of a symbol in messages."""
-    return "the return value" if name == jumps.RESULT else f"'{name}'"
+    if name == jumps.RESULT:
+        return "the return value"
+    return name if " " in name else f"'{name}'"
 
 
 def where() -> str:

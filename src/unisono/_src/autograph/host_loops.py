@@ -115,6 +115,8 @@ class HostLoop:
                 _fill(cell, value if _has_arrays(old) else old)
             carried.write(self._symbols, [UNDEFINED] * len(self._symbols))
             carried.write(self._inputs, given)
+            if item is not None:
+                item = jnp.asarray(item)
             self._body(item) if self._has_items else self._body()
             more = True if self._test is None else self._test()
             return jnp.asarray(more), [carried.read(s) for s in self._outputs]

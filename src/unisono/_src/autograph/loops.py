@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
@@ -27,36 +26,25 @@ class Steps:
 
     Args:
         start: the first number.
-        limit: the numbers end before it.
         delta: the distance between two numbers.
+        count: how many there are: Python's number, or an array.
+        numbers: all of them, if they are known.
     """
 
-    def __init__(self, start: Any, limit: Any, delta: Any) -> None:
-        self.start, self.limit, self.delta = start, limit, delta
-
-    def count(self) -> Any:
-        """Returns how many numbers there are: Python's number if it is known."""
-        known = [carried.find_known(x)[1] for x in self._bounds()]
-        if all(x is not None for x in known):
-            first, last, step = (np.asarray(x).item() for x in known)
-            return max(0, math.ceil((last - first) / step)) if step else 0
-        first, last, step = self._bounds()
-        if jnp.issubdtype(first.dtype, jnp.floating):
-            turns = jnp.ceil((last - first) / step)
-        else:
-            turns = -((first - last) // step)
-        return jnp.maximum(turns, 0).astype(jnp.int32)
-
-    def _bounds(self) -> list[jax.Array]:
-        return [self.start, self.limit, self.delta]
+    def __init__(
+        self, start: Any, delta: Any, count: Any, numbers: np.ndarray | None = None
+    ) -> None:
+        self.count = count
+        self._start, self._delta, self._numbers = start, delta, numbers
 
     def at(self, turn: Any) -> jax.Array:
         """Returns a number of the range."""
-        found: jax.Array = self.start + turn.astype(self.start.dtype) * self.delta
+        found: jax.Array = self._start + turn.astype(self._start.dtype) * self._delta
         return found
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(making.range(self.start, self.limit, self.delta))
+        # Not rows of an array of JAX: it would compile something for each size.
+        return map(np.asarray, [] if self._numbers is None else self._numbers)
 
 
 def make_steps(args: Sequence[Any], kwargs: dict[str, Any]) -> Steps:
@@ -70,17 +58,24 @@ def make_steps(args: Sequence[Any], kwargs: dict[str, Any]) -> Steps:
     start, limit = given.get("start", 0), given.get("limit")
     if limit is None:
         start, limit = 0, start
-    delta, dtype = given.get("delta", 1), given.get("dtype")
-    parts = [tensors.tensor(x) for x in (start, limit, delta)]
-    if not any(isinstance(x, jax.core.Tracer) for x in parts):
-        # It checks the bounds, and chooses the type.
-        dtype = making.range(parts[0], parts[1], parts[2], dtype).dtype
-    elif dtype is None:
-        dtype = jnp.result_type(*parts)
-    known = carried.find_known(parts[2])
-    if known[0] and not np.asarray(known[1]).item():
+    bounds = (start, limit, given.get("delta", 1))
+    known = [carried.find_known(x) for x in bounds]
+    if all(is_known for is_known, _ in known):
+        values: Any = [x for _, x in known]
+        kind = given.get("dtype")
+        numbers = making.range_on_host(values[0], values[1], values[2], kind)
+        begin, _, distance = (np.asarray(x).astype(numbers.dtype) for x in values)
+        return Steps(begin, distance, len(numbers), numbers)
+    parts = [tensors.tensor(x) for x in bounds]
+    dtype = given.get("dtype") or jnp.result_type(*parts)
+    if known[2][0] and not np.asarray(known[2][1]).item():
         raise errors.InvalidArgumentError("Requires delta != 0 in range.")
-    return Steps(*(bodies.strong_array(x.astype(dtype)) for x in parts))
+    first, last, step = (bodies.strong_array(x.astype(dtype)) for x in parts)
+    if jnp.issubdtype(first.dtype, jnp.floating):
+        turns = jnp.ceil((last - first) / step)
+    else:
+        turns = -((first - last) // step)
+    return Steps(first, step, jnp.maximum(turns, 0).astype(jnp.int32))
 
 
 def is_in_body() -> bool:
@@ -147,14 +142,17 @@ def for_stmt(
     """
     if isinstance(items, Steps) and bodies.is_traced():
         most = options().get("maximum_iterations")
-        _loop_over(items.count(), items.at, test, body, symbols, letters, most)
+        _loop_over(items.count, items.at, test, body, symbols, letters, most)
     elif isinstance(items, Steps) and _is_on_host():
         host_loops.run(items, test, body, symbols, letters)
     elif (
         isinstance(items, jax.core.Tracer) and carried.is_unknown(items) and items.ndim
     ):
         array = tensors.tensor(items)
-        _loop_over(len(array), lambda i: array[i], test, body, symbols, letters)
+        rows: Any = array.shape[0]
+        # In an exported program the size may be open.
+        count = rows if isinstance(rows, int) else jnp.asarray(rows, jnp.int32)
+        _loop_over(count, lambda i: array[i], test, body, symbols, letters)
     else:
         _loop_in_python(items, test, body, symbols, letters)
 
@@ -203,6 +201,8 @@ def _loop_over(
         letters: how each of them is used later.
         most: the largest number of turns, as `set_loop_options` says.
     """
+    if isinstance(count, int) and not count:
+        return
     options = {"maximum_iterations": most}
     loop = _StagedLoop(symbols, letters, lambda turn: body(item(turn)), options)
     if isinstance(count, int):
@@ -289,7 +289,12 @@ class _StagedLoop:
             )
         except branch_frame.CreatedInBody:
             # On the host the first step creates variables, and the others use them.
+            carried.write(self._every, self._before)
             raise host_inputs.NeedsHost from None
+        except BaseException:
+            # Attributes must not keep what a trace that is given up has made.
+            carried.write(self._every, self._before)
+            raise
         put(out)
 
     def _first_values(self, goes_on: Any) -> list[Any]:

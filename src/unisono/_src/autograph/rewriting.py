@@ -295,15 +295,33 @@ class _Rewriting(ast.NodeTransformer):
         return templates.expression("ag__.not_(value)", node, value=value)
 
     def visit_Compare(self, node: ast.Compare) -> Any:
-        """Returns ``a < b < c`` as a call, if it may read ``b`` twice."""
+        """Returns ``a < b < c`` as a call."""
         inner = node.comparators[:-1]
-        is_plain = all(isinstance(n, (ast.Name, ast.Constant)) for n in inner)
-        if len(node.ops) == 1 or not is_plain:
+        if len(node.ops) == 1 or _has_walrus(node):
             return self.generic_visit(node)
+        if not all(isinstance(n, (ast.Name, ast.Constant)) for n in inner):
+            return self._compare_once(node)
         sides = [node.left, *node.comparators]
         pairs = zip(sides, node.ops, sides[1:], strict=False)
         values: list[ast.expr] = [ast.Compare(a, [op], [b]) for a, op, b in pairs]
         return self.visit(templates.place(ast.BoolOp(ast.And(), values), node))
+
+    def _compare_once(self, node: ast.Compare) -> Any:
+        """Returns ``a < f(x) < c`` as a call that evaluates ``f(x)`` once."""
+        if len(node.ops) != 2:
+            return self.generic_visit(node)
+        middle, last = node.comparators
+        low, high = (templates.expression(f"ag__{n}", node) for n in ("low", "high"))
+        first: Any = ast.Compare(low, [node.ops[0]], [high])
+        second: Any = ast.Compare(high, [node.ops[1]], [self.visit(last)])
+        return templates.expression(
+            "(lambda ag__low, ag__high: ag__.and_(lambda: one, lambda: two))(a, b)",
+            node,
+            one=templates.place(first, node),
+            two=templates.place(second, node),
+            a=self.visit(node.left),
+            b=self.visit(middle),
+        )
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
         """Returns ``a if test else b`` as a call."""

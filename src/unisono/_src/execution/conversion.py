@@ -17,10 +17,11 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeVar, final
 
-from unisono._src.foundation import errors, jax_internals
+from unisono._src.foundation import ambient, errors, jax_internals
 from unisono._src.state import frames
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_R = TypeVar("_R")
 _MARK = "_unisono_do_not_convert"
 # Packages whose functions are not converted, besides Python's own.
 _LIBRARIES = {
@@ -51,12 +52,23 @@ class Conversion:
     is_allowed: bool = True
     is_on: bool = False
 
+    def retry(self, trace: Callable[[], _R]) -> _R:
+        """Return the result of a trace; convert and trace once more if need be."""
+        watch()
+        try:
+            return trace()
+        except NeedsConversion:
+            self.is_on = True
+            return trace()
+
     def apply(self, fn: _F) -> _F:
         """Return a function, converted if that is on."""
         return convert(fn) if self.is_on and self.is_allowed else fn
 
     def choose(self, fn: _F) -> _F:
-        """Return the function that is traced in the current program."""
+        """Return the function that is traced, or runs on the host, at this moment."""
+        if ambient.current().host is not None and not frames.frame().is_compiled:
+            return self.apply(fn)
         return choose(fn) if self.is_allowed else fn
 
 

@@ -181,7 +181,7 @@ class Function(Generic[_P, _R_co]):
     def _start(self, args: _Args, kwargs: _Kwargs, is_concrete: bool) -> _R_co:
         """Run a call that is part of no other program."""
         if Mode.is_eager and not is_concrete:
-            return self._run_as_python(self.python_function, args, kwargs)
+            return host_inputs.call(self.python_function, args, kwargs)
         if self._is_host:
             return self._run_on_host(args, kwargs)
         key, leaves, mesh = self._key_of(args, kwargs)
@@ -263,16 +263,9 @@ class Function(Generic[_P, _R_co]):
         """Run the Python function itself; only its calls of `run` are compiled."""
         fn = self._conversion.apply(self.python_function)
         with ambient.push(host=self):
-            return self._run_as_python(fn, args, kwargs)
-
-    def _run_as_python(
-        self, fn: Callable[..., _R_co], args: _Args, kwargs: _Kwargs
-    ) -> _R_co:
-        """Run a Python function itself."""
-        try:
-            return fn(*args, **kwargs)
-        except StopIteration:
-            raise host_inputs.EndOfSequenceError from None
+            made = host_inputs.call(fn, args, kwargs)
+        # As a program returns them: a loop without a turn leaves Python's numbers.
+        return signature.convert_numbers(made) if self._conversion.is_on else made
 
     def compiled_run(self, fn: Callable[..., Any]) -> Function[..., Any]:
         """Return the compiled form of a replica function that the host runs.
@@ -623,6 +616,12 @@ def find_compiled(
     if isinstance(fn, Function):
         return fn
     return None if host is None else host.compiled_run(fn)
+
+
+def find_conversion(fn: Any) -> conversion.Conversion:
+    """Return whether AutoGraph converts a function that is compiled."""
+    found: conversion.Conversion = getattr(fn, "_conversion", conversion.Conversion())
+    return found
 
 
 # The types of callables that are compiled when they are called.

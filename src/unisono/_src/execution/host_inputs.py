@@ -16,7 +16,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeAlias, final
+from typing import Any, ClassVar, TypeAlias, TypeVar, final
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,8 @@ from unisono._src.machines.topology import Topology
 from unisono._src.state import branch_frame, frames, function_frame
 from unisono._src.state.variable_identity import Reference
 from unisono._src.values import jax_traces
+
+_R = TypeVar("_R")
 
 
 class SequenceEnd(errors.Signal):
@@ -47,6 +49,18 @@ class EndOfSequenceError(errors.OutOfRangeError, StopIteration):
 
     def __init__(self) -> None:
         super().__init__("End of sequence.")
+
+
+def call(fn: Callable[..., _R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _R:
+    """Return the result of a Python function that runs on the host.
+
+    Raises:
+        EndOfSequenceError: it asked for an element behind the last one.
+    """
+    try:
+        return fn(*args, **kwargs)
+    except StopIteration:
+        raise EndOfSequenceError from None
 
 
 def no_program_error(fn: object) -> ValueError:

@@ -22,7 +22,7 @@ from collections.abc import (
     Sequence,
     ValuesView,
 )
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +44,7 @@ from unisono._src.state.variable_identity import Reference
 from unisono._src.values import collectives, distributed, jax_tapes
 from unisono._src.values.array_operators import ArrayOperators, operand
 
+_R = TypeVar("_R")
 _ArrayImpl = jax_internals.ArrayImpl
 
 
@@ -487,6 +488,16 @@ def flatten_result(result: object) -> tuple[Any, list[Any]]:
     flat: list[Any] = []
     rest = flatten(nest.map_structure(_convert_leaf, result), flat, None)
     return rest, [jnp.asarray(x) for x in flat]
+
+
+def convert_numbers(result: _R) -> _R:
+    """Return a result with arrays in the place of Python's numbers."""
+
+    def convert(x: object) -> object:
+        return jnp.asarray(x) if isinstance(x, (bool, int, float, complex)) else x
+
+    converted: _R = nest.map_structure(convert, result)
+    return converted
 
 
 def _convert_leaf(x: object) -> Any:

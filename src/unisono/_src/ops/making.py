@@ -288,6 +288,16 @@ def range(
     ([0, 1, 2], [1.0, 1.5])
     """
     conversion.check_loop()
+    return jnp.asarray(range_on_host(start, limit, delta, dtype))
+
+
+def range_on_host(
+    start: TensorLike,
+    limit: TensorLike | None = None,
+    delta: TensorLike = 1,
+    dtype: DType = None,
+) -> np.ndarray:
+    """Returns the numbers of `range` as an array of NumPy's."""
     if limit is None:
         start, limit = 0, start
     given = [_known_number(x) for x in (start, limit, delta)]
@@ -313,7 +323,8 @@ def range(
         )
     # On the host, in double precision, as TensorFlow counts the elements.
     size = math.ceil((last - first) / step)
-    return jnp.asarray((first + np.arange(size) * step).astype(wanted))
+    numbers: np.ndarray = (first + np.arange(size) * step).astype(wanted)
+    return numbers
 
 
 @array_function(

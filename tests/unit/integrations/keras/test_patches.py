@@ -90,3 +90,31 @@ def test_an_optimizer_that_scales_losses_works_in_the_block_of_a_tape():
             loss = optimizer.scale_loss(weight * weight)
         optimizer.apply(tape.gradient(loss, [weight]), [weight])
     assert float(weight.value) == 0.0
+
+
+def test_statements_on_arrays_in_layers_of_the_user_are_converted():
+    class Clip(tf.keras.layers.Layer):
+        def call(self, x, training=False):
+            if training:
+                x = x * 2
+            if tf.reduce_sum(x) > 3:
+                x = x / 2
+            return x
+
+    class Model(tf.keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.clip = Clip()
+            self.dense = tf.keras.layers.Dense(1, kernel_initializer="ones")
+
+        def call(self, x, training=False):
+            y = self.clip(x, training=training)
+            for _ in tf.range(2):
+                y = y + 1
+            return self.dense(y)
+
+    model = Model()
+    step = tf.function(lambda x: model(x, training=True))
+    assert float(step(jnp.ones((1, 2)))[0, 0]) == 6.0
+    assert float(step(jnp.ones((1, 2)) / 2)[0, 0]) == 6.0
+    assert float(step(jnp.zeros((1, 2)))[0, 0]) == 4.0

@@ -79,6 +79,10 @@ NAMES: dict[str, tuple[str, str]] = {
         "ask_to_proceed_with_overwrite",
         "the question of `save` before it replaces a model",
     ),
+    "keras.src.utils.traceback_utils": (
+        "inject_argument_info_in_traceback",
+        "replaced where layers are called",
+    ),
     "keras.src.utils.naming": ("auto_name to_snake_case", "names of layers"),
 }
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import keras
 
+from unisono._src.execution import conversion
 from unisono._src.foundation import ambient
 from unisono._src.integrations import attribute_patches, replica_draws
 from unisono._src.integrations.attribute_patches import Patch
@@ -24,6 +26,9 @@ from unisono._src.integrations.keras import (
     training,
     variables,
 )
+
+# Through it every layer calls its `call`.
+_CALL = "inject_argument_info_in_traceback"
 
 
 @functools.cache
@@ -64,6 +69,7 @@ def of_scopes() -> attribute_patches.Patches:
             (keras.random.SeedGenerator, "next", replica_draws.wrap_next_key),
             (internals.seed_generator, "global_seed_generator", _wrap_generator),
             (keras.layers.RNN, "call", _wrap_recurrent_call),
+            (internals.traceback_utils, _CALL, _wrap_layer_call),
         ]
     )
 
@@ -79,6 +85,18 @@ def _optimizer_patches() -> list[Patch]:
         (base, "apply", optimizers.wrap_apply),
         (scaled, "apply", optimizers.wrap_apply),
     ]
+
+
+def _wrap_layer_call(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what lets AutoGraph convert the `call` of a layer of the user's."""
+
+    @functools.wraps(original)
+    def inject(fn: Callable[..., Any], object_name: str | None = None) -> Any:
+        chosen = conversion.choose(fn)
+        # Keras' own would make another error of one that JAX raises.
+        return original(fn, object_name) if chosen is fn else chosen
+
+    return inject
 
 
 # Random state that Keras keeps beside its variables.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, final
@@ -10,7 +11,7 @@ from typing import Any, final
 import jax
 from jax import export
 
-from unisono._src.execution import function, specs
+from unisono._src.execution import function, host_inputs, specs
 from unisono._src.foundation import ambient, nest
 from unisono._src.state import function_frame, reading, storage, trace_versions
 from unisono._src.state.variables import Variable
@@ -80,6 +81,7 @@ class FunctionExporter:
         self.places = [(owner, name)]
         self.program = b""
         self._fn = function.python_function(getattr(fn, "function", fn))
+        self._conversion = function.find_conversion(getattr(fn, "function", fn))
         self._specs = tuple(fn.input_signature)
         self.uses = tuple(variables)
         self.writes: tuple[int, ...] = ()
@@ -114,7 +116,10 @@ class FunctionExporter:
             choices.append(_to_abstract(self._specs, is_one_batch=True))
         for arguments in choices:
             try:
-                self.program = self._export(arguments)
+                attempt = functools.partial(self._export, arguments)
+                self.program = self._conversion.retry(attempt)
+            except host_inputs.NeedsHost:
+                raise host_inputs.no_program_error(self._fn) from None
             except _FAILURES as error:
                 failure = error
             else:
@@ -150,7 +155,9 @@ class FunctionExporter:
         cells = [v.state_cell for v in self._variables]
         frame = function_frame.FunctionFrame(cells, weights, kept)
         with ambient.push(state=frame):
-            result = nest.map_structure(_unwrap_variable, self._fn(*args))
+            frame.is_converted = self._conversion.is_on
+            fn = self._conversion.choose(self._fn)
+            result = nest.map_structure(_unwrap_variable, fn(*args))
             frame.finish()
         stray = [c for c in frame.values if c not in cells]
         if stray:
