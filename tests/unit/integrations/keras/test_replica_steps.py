@@ -155,11 +155,24 @@ def test_a_model_that_is_never_called_builds_itself_in_its_step():
     strategy = mirrored(2)
     with strategy.scope():
         model = Inner()
-        model.compile(keras.optimizers.SGD(0.1))
+        # Keras would call the model to build the loss.
+        model.compile(keras.optimizers.SGD(0.1), "mse")
     x, y = programs.examples(8)
     losses = model.fit(x, y, batch_size=8, epochs=9, verbose=0).history["error"]
     assert losses[-1] < losses[0]
     assert model.dense.kernel.distribute_strategy is strategy
+
+
+def test_what_is_wrong_with_a_model_is_told_in_its_step():
+    class Wrong(Taped):
+        def call(self, x, training=False):
+            raise ArithmeticError("mine")
+
+    model = make(mirrored(2), Wrong)
+    x, y = programs.examples(8)
+    with pytest.raises(ArithmeticError, match="mine"):
+        model.fit(x, y, verbose=0)
+    gc.collect()  # As above.
 
 
 def test_former_names_of_compiled_losses_and_metrics_work_in_a_step():

@@ -54,15 +54,16 @@ def wrap_reduce(original: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     The last batch may leave some replicas without any. Keras returns such losses as
     they are where it can see their number, which it cannot in a graph of TensorFlow.
     """
+    signature = inspect.signature(original)
 
     @functools.wraps(original)
     def reduce(values: jax.Array, *args: object, **kwargs: object) -> jax.Array:
         found = original(values, *args, **kwargs)
-        given = inspect.signature(original).bind(values, *args, **kwargs).arguments
+        if found.shape != (0,) or _count_replicas() == 1:
+            return found
+        given = signature.bind(values, *args, **kwargs).arguments
         is_kept = given.get("reduction", "") in (None, "none")
-        if found.shape == (0,) and not is_kept and _count_replicas() > 1:
-            return found.sum()
-        return found
+        return found if is_kept else found.sum()
 
     return reduce
 

@@ -147,18 +147,16 @@ def wrap_build(original: Callable[..., None]) -> Callable[..., None]:
     """Return a `_symbolic_build` that leaves what it cannot build to the step.
 
     It calls the model on a batch. A model for replicas need not take one: its step
-    decides what is called, as in a model of two networks.
+    decides what is called, as in a model of two networks. What is wrong with a model
+    that does take it comes up again in the step.
     """
 
     @functools.wraps(original)
     def build(self: KerasModel, *args: object, **kwargs: object) -> None:
-        if not any(is_for_replicas(self, step) for step in _FUNCTIONS):
-            original(self, *args, **kwargs)
-            return
         try:
             original(self, *args, **kwargs)
         except Exception:
-            if self.built:
+            if not is_for_replicas(self, "train_step"):
                 raise
 
     return build
