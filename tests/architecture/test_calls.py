@@ -24,6 +24,7 @@ GIVEN = {
     "execution/merging.py: _merge_alone": "The function of a `merge_call`.",
     "execution/unchanged_arguments.py: call": "The function that is being traced.",
     "foundation/library_hooks.py: adopt": "What a `Integration` declares.",
+    "foundation/library_hooks.py: introduce": "What a `Integration` declares.",
     "foundation/tensorflow_names/host_bodies.py: choose.<locals>.entry": "One of the "
     "bodies of an everyday name.",
     "integrations/keras/optimizers.py: _update_on_servers": "The plan of an update, "

@@ -166,7 +166,7 @@ class Function(Generic[_P, _R_co]):
         if self.input_signature is not None:
             args, kwargs = self._apply_signature(args, kwargs, is_host)
         if is_host:
-            found = self._run_as_python(self.python_function, args, kwargs)
+            found = host_inputs.call(self.python_function, args, kwargs)
             self._needs_jax = not dataset_calls.is_of_host(found)
             return found
         frame = ambient.current()
