@@ -51,7 +51,7 @@ def test_variables_and_random_states_are_as_before_also_after_an_error(s):
     step = builders.train(s, builders.mean_loss, tx=optax.adam(0.1))
     with s.scope():
         mean = uni.metrics.Mean()
-        uni.random.set_seed(3)
+    uni.random.set_seed(3)
     s.run(lambda: mean.update_state([1.0, 4.0]))
     generator = uni.random.Generator.from_seed(1)
     random.seed(5)
@@ -61,15 +61,19 @@ def test_variables_and_random_states_are_as_before_also_after_an_error(s):
         step(x, y)
         random.random()
         np.random.rand()
+        uni.random.normal([2], seed=7)
         generator.normal([2])
         raise OSError("the disk is full")
 
+    before = uni.random.normal([2], seed=7)
+    uni.random.set_seed(3)
     for _ in range(2):
         with pytest.raises(OSError, match="full"):
             check(fails, s)
     assert check(step, s)
     expected = uni.random.Generator.from_seed(1).normal([3])
     np.testing.assert_array_equal(generator.normal([3]), expected)
+    np.testing.assert_array_equal(uni.random.normal([2], seed=7), before)
     assert float(mean.result()) == 2.5
     assert random.random() == random.Random(5).random()
     assert np.random.rand() == np.random.RandomState(6).rand()
@@ -166,3 +170,32 @@ def test_a_strategy_with_a_fixed_number_of_replicas_is_refused():
     for fixed in (one, central):
         with pytest.raises(ValueError, match="MirroredStrategy"):
             check(lambda x, y: 0.0, fixed)
+
+
+def test_random_numbers_without_a_seed_are_told_from_python_state(s):
+    def loss(model, x, y):
+        noise = uni.random.normal(x.shape)
+        return builders.mean_loss(model, x + 0.3 * noise, y)
+
+    assert check(builders.train(s, loss), s).cause.code == "random-different"
+
+
+@pytest.mark.needs_devices(2)
+def test_a_step_of_sharded_state_is_checked_too():
+    s = uni.distribute.MirroredStrategy(
+        machine.names(2), state="sharded", shard_above=1
+    )
+    right = builders.train(s, builders.mean_loss, tx=optax.adam(0.1))
+    assert check(right, s)
+    assert check(builders.train(s, mean_of_part), s).cause.code == "times-n"
+
+
+def test_a_batch_smaller_than_the_number_of_replicas_is_checked(s):
+    few = [(x[:1], y[:1]) for x, y in BATCHES]
+    assert check(builders.train(s, builders.mean_loss), s, few)
+
+
+def test_a_check_in_the_scope_of_the_strategy_is_like_one_outside(s):
+    step = builders.train(s, builders.mean_loss)
+    with s.scope():
+        assert check(step, s)

@@ -15,6 +15,7 @@ _COMMANDS = {
     "check": "unisono._src.cli.check.command",
     "checkpoint": "unisono._src.cli.checkpoint_command",
     "launch": "unisono._src.cli.launch.command",
+    "parity": "unisono._src.cli.parity_command",
 }
 
 

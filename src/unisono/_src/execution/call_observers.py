@@ -8,8 +8,8 @@ from typing import Any, final
 
 from unisono._src.execution import program_cache
 
-# Gets the function that is called, and one that makes the call and returns its result.
-Observer = Callable[[Callable[..., Any], Callable[[], Any]], Any]
+# Gets the arguments, and a function that makes the call with these or others.
+Observer = Callable[[tuple[Any, ...], dict[str, Any], Callable[..., Any]], Any]
 
 
 @final

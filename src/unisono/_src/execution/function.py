@@ -175,7 +175,7 @@ class Function(Generic[_P, _R_co]):
             chosen = self._conversion.choose(self.python_function)
             return unchanged_arguments.call(chosen, args, kwargs)
         if (observer := call_observers.Observers.current) is not None:
-            return observer(self, lambda: self._start(args, kwargs, is_concrete))  # type: ignore[no-any-return]
+            return observer(args, kwargs, lambda a, k: self._start(a, k, is_concrete))  # type: ignore[no-any-return]
         return self._start(args, kwargs, is_concrete)
 
     def _start(self, args: _Args, kwargs: _Kwargs, is_concrete: bool) -> _R_co:

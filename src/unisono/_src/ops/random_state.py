@@ -97,6 +97,19 @@ def set_seed(seed: int | None) -> None:
                     generator.reset(_first_state(op_seed))
 
 
+def get_state() -> tuple[object, dict[tuple[str, int, int], int]]:
+    """Returns the global seed and how much eager operations have drawn."""
+    return global_seed.get_state(), dict(_drawn)
+
+
+def set_state(state: tuple[object, dict[tuple[str, int, int], int]]) -> None:
+    """Goes back to what `get_state` has returned."""
+    seed, drawn = state
+    global_seed.set_state(seed)
+    _drawn.clear()
+    _drawn.update(drawn)
+
+
 def _state(key: int, high: int, low: int = 0) -> np.ndarray:
     """Returns the six words of a key and of a counter's two halves."""
     return np.array([low, high, key], np.uint64).view(np.uint32)

@@ -15,7 +15,13 @@ import jax
 from unisono._src.machines import devices, shard_plan
 from unisono._src.machines.topology import Topology
 from unisono._src.state.storage import Placement, Policy
-from unisono._src.strategies import base, cross_device_ops, local, replicated
+from unisono._src.strategies import (
+    base,
+    cross_device_ops,
+    forced_replicas,
+    local,
+    replicated,
+)
 from unisono._src.strategies.cross_device_ops import CrossDeviceOps
 
 
@@ -71,7 +77,10 @@ class MirroredStrategy(base.Strategy):
     ) -> None:
         ops = _ops_of_program(cross_device_ops)
         plan = shard_plan.make_plan(state, shard_above, shard_rules, gather)
-        topology = Topology.of(devices or _all_devices())
+        asked = devices or _all_devices()
+        if forced_replicas.ForcedReplicas.count is not None:
+            asked = forced_replicas.choose(self, asked, _all_devices())
+        topology = Topology.of(asked)
         placement = local.home_placement(self, topology, Policy.MIRRORED, plan)
         placement = dataclasses.replace(placement, ops=ops)
         super().__init__(replicated.ReplicatedExtended(self, placement))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import final
+from collections.abc import Sequence
+from typing import Protocol, final
 
 import numpy as np
 
@@ -221,23 +221,32 @@ def ratio(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.vdot(b, a).real) / square
 
 
+class OneDeviceRunner(Protocol):
+    """Runs a step on one device."""
+
+    def run(self, replicas: int, given: Sequence[rows.Batch]) -> Run:
+        """Runs the step once for each batch."""
+
+
 def make_floor(
     one: Run,
-    run: Callable[[Sequence[rows.Batch]], Run],
+    runner: OneDeviceRunner,
     given: Sequence[rows.Batch],
+    count: int = 3,
     half: float = 0.0,
 ) -> Floor:
     """Returns the floor, from runs on one device with other orders of the rows.
 
     Args:
         one: the run with the rows as they are.
-        run: runs the step on one device, for other batches.
+        runner: runs the step.
         given: the global batches.
+        count: how many other orders.
         half: the rounding of products in 16 bits, if the step computes some.
     """
-    by_step = [rows.orders(rows.count_rows(b)) for b in given]
+    by_step = [rows.orders(rows.count_rows(b))[:count] for b in given]
     orders = list(zip(*by_step, strict=True))
     changed = [
         [rows.pick(b, o) for b, o in zip(given, order, strict=True)] for order in orders
     ]
-    return Floor(one, [run(c) for c in changed], orders, half)
+    return Floor(one, [runner.run(1, c) for c in changed], orders, half)

@@ -7,12 +7,11 @@ equal, or changes one row. Each rule below says what it would see if it were the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import final
+from typing import Protocol, final
 
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src.foundation.options import VariableAggregation
 from unisono._src.testing import batches as rows, comparison, records
 from unisono._src.testing.comparison import Difference, Floor
 from unisono._src.testing.records import (
@@ -23,7 +22,6 @@ from unisono._src.testing.records import (
     Key,
     Run,
 )
-from unisono._src.testing.runs import Runner
 
 # Two numbers are the same for a rule if they differ by less, relatively.
 _SAME = 1e-3
@@ -31,6 +29,24 @@ _SAME = 1e-3
 _MOST_ROWS = 40
 # A difference that may come of numbers of 16 bits is smaller.
 _HALF = 5e-2
+
+
+class StepRunner(Protocol):
+    """Runs a step on a number of replicas, and knows its variables."""
+
+    def run(
+        self, replicas: int, given: Sequence[rows.Batch], fresh: bool = False
+    ) -> Run:
+        """Runs the step once for each batch; traced anew if it is fresh."""
+
+    def is_first_only(self, name: str) -> bool:
+        """Whether a variable keeps the value of the first replica."""
+
+    def find_line(self, difference: Difference) -> str | None:
+        """Returns file and line of the code that made a value, if it is known."""
+
+    def find_half_precision(self) -> float:
+        """Returns the rounding of products in 16 bits, if the step computes some."""
 
 
 @final
@@ -47,7 +63,7 @@ class Diagnosis:
 
     def __init__(
         self,
-        runner: Runner,
+        runner: StepRunner,
         given: Sequence[rows.Batch],
         runs: dict[int, Run],
         found: Sequence[Difference],
@@ -255,11 +271,7 @@ class Diagnosis:
         n = self._replicas
         if not any(_is_near(found, factor * alone) for factor in (1, n, 1 / n)):
             return None
-        is_first = [
-            cell is not None
-            and cell.aggregation is VariableAggregation.ONLY_FIRST_REPLICA
-            for cell in map(self._runner.names.find, (k.name for k in self._keys))
-        ]
+        is_first = [self._runner.is_first_only(key.name) for key in self._keys]
         has_own = self.first.kind not in (GRADIENT, RESULT)
         return (
             "only-first-replica" if has_own and all(is_first) else "missing-reduction"

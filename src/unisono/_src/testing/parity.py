@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, final
 
-from unisono._src.execution import function
 from unisono._src.state import storage
 from unisono._src.strategies import resizing
 from unisono._src.strategies.base import Strategy
@@ -19,7 +18,8 @@ from unisono._src.testing import (
 )
 from unisono._src.testing.causes import Cause
 from unisono._src.testing.comparison import Difference, Floor
-from unisono._src.testing.records import GRADIENT, RESULT, Run
+from unisono._src.testing.diagnosis import StepRunner
+from unisono._src.testing.records import Run
 
 
 @final
@@ -123,25 +123,33 @@ def check_parity(
     (False, 'times-n')
     """
     given = rows.take(batches, steps)
-    sizes = _check_sizes(replicas)
+    sizes = check_sizes(replicas)
     chosen = _find_strategy() if strategy is None else strategy
     resizing.find_devices(chosen, max(sizes))
     runner = runs.Runner(step, chosen, distribute)
     try:
-        return _check(runner, given, sizes, step)
+        return compare_sizes(runner, given, sizes)
     finally:
         runner.close()
 
 
-def _check(
-    runner: runs.Runner,
-    given: list[rows.Batch],
+def compare_sizes(
+    runner: StepRunner,
+    given: Sequence[rows.Batch],
     sizes: Sequence[int],
-    step: Callable[..., Any],
+    orders: int = 3,
 ) -> ParityReport:
+    """Returns how runs on several numbers of replicas differ from one device.
+
+    Args:
+        runner: runs the step.
+        given: the global batches.
+        sizes: the numbers of replicas.
+        orders: how many other orders of the rows measure rounding.
+    """
     one = runner.run(1, given)
     half = runner.find_half_precision()
-    floor = comparison.make_floor(one, lambda b: runner.run(1, b), given, half)
+    floor = comparison.make_floor(one, runner, given, orders, half)
     made = {1: one}
     found: list[Difference] = []
     for count in sizes:
@@ -153,7 +161,7 @@ def _check(
     if found:
         looked = diagnosis.Diagnosis(runner, given, made, found, floor)
         cause = causes.CAUSES[looked.find()]
-        line = _find_line(runner, found[0], step)
+        line = runner.find_line(found[0])
     return ParityReport(
         replicas=tuple(sizes),
         steps=len(given),
@@ -167,7 +175,7 @@ def _check(
     )
 
 
-def _check_sizes(replicas: Sequence[int]) -> list[int]:
+def check_sizes(replicas: Sequence[int]) -> list[int]:
     """Returns the numbers of replicas beside one, in order."""
     sizes = sorted(set(replicas) - {1})
     if not sizes or min(replicas) < 1:
@@ -196,19 +204,6 @@ def _find_strategy() -> Strategy:
         )
     (found,) = owners.values()
     return found  # type: ignore[no-any-return]
-
-
-def _find_line(
-    runner: runs.Runner, first: Difference, step: Callable[..., Any]
-) -> str | None:
-    """Returns file and line of the code that made the first difference."""
-    cell = None if first.kind == RESULT else runner.names.find(first.name)
-    if cell is not None and first.kind == GRADIENT:
-        return runner.taps.lines.get(cell)
-    if cell is not None:
-        return cell.origin
-    code = getattr(function.python_function(step), "__code__", None)
-    return None if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def _largest_rounding(

@@ -127,6 +127,10 @@ class Names:
             self._names[cell] = cell.name + again
         return self._names[cell]
 
+    def cells(self) -> list[Cell]:
+        """Returns the cells that have a name."""
+        return list(self._names)
+
     def find(self, name: str) -> Cell | None:
         """Returns the cell of a name."""
         return next((c for c, n in self._names.items() if n == name), None)

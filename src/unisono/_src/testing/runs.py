@@ -11,13 +11,16 @@ from typing import Any, final
 import jax
 import numpy as np
 
-from unisono._src.execution import equations, program_cache
+from unisono._src.execution import equations, function, program_cache
 from unisono._src.foundation import global_seed
+from unisono._src.foundation.options import VariableAggregation
+from unisono._src.ops import random_state
 from unisono._src.state import storage
 from unisono._src.state.storage import Births, Cell
 from unisono._src.strategies import resizing
 from unisono._src.strategies.base import Strategy
 from unisono._src.testing import batches as rows, records
+from unisono._src.testing.comparison import Difference
 from unisono._src.testing.records import Key, Run
 from unisono._src.training import gradient_taps
 
@@ -107,6 +110,23 @@ class Runner:
             made.before.add(key, (Births.seen or {})[cell])
         return made
 
+    def is_first_only(self, name: str) -> bool:
+        """Whether a variable keeps the value of the first replica."""
+        cell = self.names.find(name)
+        first = VariableAggregation.ONLY_FIRST_REPLICA
+        return cell is not None and cell.aggregation is first
+
+    def find_line(self, difference: Difference) -> str | None:
+        """Returns file and line of the code that made a value, if it is known."""
+        key = difference.key
+        cell = None if key.kind == records.RESULT else self.names.find(key.name)
+        if cell is not None and key.kind == records.GRADIENT:
+            return self.taps.lines.get(cell)
+        if cell is not None:
+            return cell.origin
+        code = getattr(function.python_function(self._step), "__code__", None)
+        return None if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+
     def find_half_precision(self) -> float:
         """Returns the rounding of the products that the runs compute in 16 bits.
 
@@ -147,7 +167,10 @@ def _same_state(births: dict[Cell, Any]) -> Iterator[None]:
     for cell in before:
         cell.escape()
     numbers, plain = np.random.get_state(), random.getstate()
-    seed = global_seed.get_state()
+    seed = random_state.get_state()
+    if global_seed.get_seed() is None:
+        # Without a seed two runs would differ.
+        global_seed.set_seed(0)
     outer, Births.seen = Births.seen, {}
     try:
         yield
@@ -156,7 +179,7 @@ def _same_state(births: dict[Cell, Any]) -> Iterator[None]:
         Births.seen = outer
         np.random.set_state(numbers)
         random.setstate(plain)
-        global_seed.set_state(seed)
+        random_state.set_state(seed)
         for cell in storage.live_cells():
             if cell in before and cell.array is not before[cell]:
                 cell.move(cell.placement, before[cell])
