@@ -8,6 +8,7 @@ same program serves every turn, and every call of the function around it.
 
 from __future__ import annotations
 
+import operator
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, final
@@ -112,18 +113,58 @@ class HostLoop:
         try:
             for cell, value, old in zip(self._cells, contents, kept, strict=True):
                 # A container without arrays stays what it is: the body may change it.
-                _fill(cell, value if _has_arrays(old) else old)
-            carried.write(self._symbols, [UNDEFINED] * len(self._symbols))
+                # Of another one it gets a copy, in which entries may be assigned.
+                _fill(cell, _copy(value) if _has_arrays(old) else old)
+            begin = [carried.read(s) for s in self._symbols]
+            before = [_leaves(_content(c)) for c in self._cells]
+            others = [s for s in self._symbols if s not in self._inputs]
+            carried.write(others, [UNDEFINED] * len(others))
             carried.write(self._inputs, given)
             if item is not None:
                 item = jnp.asarray(item)
             self._body(item) if self._has_items else self._body()
             more = True if self._test is None else self._test()
-            return jnp.asarray(more), [carried.read(s) for s in self._outputs]
+            values = [carried.read(s) for s in self._outputs]
+            if bodies.is_traced():
+                # Without the entries that are results of the turn.
+                carried.write(self._symbols, begin)
+                self._check_containers(before)
+            return jnp.asarray(more), values
         finally:
             for cell, value in zip(self._cells, kept, strict=True):
                 _fill(cell, value)
             carried.write(self._symbols, state)
+
+    def _check_containers(self, before: Sequence[list[Any]]) -> None:
+        """Raises if the body has put values into a list or dictionary from outside.
+
+        Python runs it for the first turn only, so those of others would be missing.
+
+        Raises:
+            TypeError: it has.
+        """
+        for cell, old in zip(self._cells, before, strict=True):
+            value = _content(cell)
+            new = _leaves(value)
+            is_same = len(old) == len(new) and all(map(operator.is_, old, new))
+            if not is_same and _has_arrays(value):
+                raise TypeError(
+                    f"{carried.where()}A loop of steps puts values into a "
+                    f"{type(value).__name__} that was made outside of it. Its body is "
+                    "compiled once, and Python runs it for the first turn only. Assign "
+                    "the value to a name, or write it into a TensorArray that has a "
+                    "name; or make single calls of a compiled step."
+                )
+
+
+def _copy(value: Any) -> Any:
+    """Returns a container with the same leaves, and any other value itself."""
+    return nest.map_structure(lambda x: x, value) if nest.is_nested(value) else value
+
+
+def _leaves(value: Any) -> list[Any]:
+    """Returns the leaves of a container; none for other values."""
+    return list(nest.leaves(value)) if nest.is_nested(value) else []
 
 
 def _step(item: Any, given: list[Any], contents: list[Any]) -> Any:
