@@ -524,3 +524,23 @@ def test_a_scheduled_loop_of_steps_is_refused_by_name():
     with pytest.raises(ValueError, match="has no program, because it runs on the host"):
         coordinator.schedule(train, args=(iterator, 3))
     strategy.shutdown()
+
+
+def test_an_attribute_that_is_set_before_the_loop_may_differ_at_the_next_call(traces):
+    class Trainer:
+        def scaled(self, x):
+            return x * self.scale
+
+        @tf.function
+        def total(self, iterator, steps, factor):
+            self.scale = factor * 2
+            found = 0.0
+            for _ in tf.range(steps):
+                found += self.scaled(next(iterator)[0])
+            return found
+
+    trainer, iterator = Trainer(), numbers()
+    assert float(trainer.total(iterator, 3, tf.constant(1.0))) == 6.0
+    assert float(trainer.total(iterator, 2, tf.constant(10.0))) == 140.0
+    assert traces.count("_step") == 1
+    assert float(trainer.scale) == 20.0
