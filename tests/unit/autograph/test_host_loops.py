@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -470,3 +471,76 @@ def test_a_trainer_of_methods_equals_single_steps(traces):
     assert float(trainer.weight) == pytest.approx(float(other.weight), rel=1e-6)
     assert float(trainer.loss.result()) == pytest.approx(float(other.loss.result()))
     assert traces.count("_step") == 1
+
+
+def test_entries_of_containers_are_kept_from_turn_to_turn():
+    @tf.function
+    def f(iterator, steps):
+        named = {"a": tf.constant(1.0)}
+        listed: list[Any] = [0.0, tf.constant(5.0)]
+        for _ in tf.range(steps):
+            named["x"] = next(iterator)[0]
+            listed[0] += named["x"] + named["a"]
+        return named["x"], listed[0], listed[1]
+
+    iterator = numbers()
+    assert [float(v) for v in f(iterator, 3)] == [2.0, 6.0, 5.0]
+    assert [float(v) for v in f(iterator, 2)] == [4.0, 9.0, 5.0]
+
+
+def test_a_list_that_would_get_the_value_of_the_first_turn_only_is_an_error():
+    @tf.function
+    def f(iterator, steps):
+        losses = []
+        for _ in tf.range(steps):
+            losses.append(next(iterator)[0])
+        return losses
+
+    for _ in range(2):
+        with pytest.raises(
+            TypeError, match="puts values into a list that was made out"
+        ):
+            f(numbers(), 1)
+
+
+def test_a_scheduled_loop_of_steps_is_refused_by_name():
+    cluster = tf.train.ClusterSpec({"worker": ["a:1"], "ps": ["b:1"]})
+    strategy = tf.distribute.ParameterServerStrategy(
+        tf.distribute.cluster_resolver.SimpleClusterResolver(cluster),
+        carrier=tf.distribute.coordinator.ThreadCarrier(synchronous=True),
+    )
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+
+    @tf.function
+    def train(iterator, steps):
+        total = 0
+        for _ in tf.range(steps):
+            total += next(iterator)
+        return total
+
+    iterator = iter(
+        coordinator.create_per_worker_dataset(lambda: tf.data.Dataset.range(9))
+    )
+    with pytest.raises(ValueError, match="has no program, because it runs on the host"):
+        coordinator.schedule(train, args=(iterator, 3))
+    strategy.shutdown()
+
+
+def test_an_attribute_that_is_set_before_the_loop_may_differ_at_the_next_call(traces):
+    class Trainer:
+        def scaled(self, x):
+            return x * self.scale
+
+        @tf.function
+        def total(self, iterator, steps, factor):
+            self.scale = factor * 2
+            found = 0.0
+            for _ in tf.range(steps):
+                found += self.scaled(next(iterator)[0])
+            return found
+
+    trainer, iterator = Trainer(), numbers()
+    assert float(trainer.total(iterator, 3, tf.constant(1.0))) == 6.0
+    assert float(trainer.total(iterator, 2, tf.constant(10.0))) == 140.0
+    assert traces.count("_step") == 1
+    assert float(trainer.scale) == 20.0

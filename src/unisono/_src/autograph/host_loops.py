@@ -8,10 +8,13 @@ same program serves every turn, and every call of the function around it.
 
 from __future__ import annotations
 
+import functools
+import operator
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, final
 
+import jax
 import jax.numpy as jnp
 
 from unisono._src.autograph import carried
@@ -90,6 +93,8 @@ class HostLoop:
         cells = _Cells({s.name for s in symbols})
         key = [letters, *(cells.key_of(f) for f in (body, test) if f is not None)]
         self._cells = cells.found
+        taken = {s.name for s in symbols}
+        self._inputs += [s for s in cells.find_attributes() if s.name not in taken]
         host: Any = ambient.current().host
         self._step: function.Function[..., Any] = host.compiled_step(tuple(key), _step)
         self.goes_on: Any = True if test is None or has_items else bool(test())
@@ -108,22 +113,63 @@ class HostLoop:
     def run_body(self, item: Any, given: list[Any], contents: list[Any]) -> Any:
         """Runs the statements of a turn, in a program or as they are."""
         kept = [_content(c) for c in self._cells]
-        state = [carried.read(s) for s in self._symbols]
+        every = list(dict.fromkeys([*self._symbols, *self._inputs]))
+        state = [carried.read(s) for s in every]
         try:
             for cell, value, old in zip(self._cells, contents, kept, strict=True):
                 # A container without arrays stays what it is: the body may change it.
-                _fill(cell, value if _has_arrays(old) else old)
-            carried.write(self._symbols, [UNDEFINED] * len(self._symbols))
+                # Of another one it gets a copy, in which entries may be assigned.
+                _fill(cell, _copy(value) if _has_arrays(old) else old)
+            begin = [carried.read(s) for s in self._symbols]
+            before = [_leaves(_content(c)) for c in self._cells]
+            others = [s for s in self._symbols if s not in self._inputs]
+            carried.write(others, [UNDEFINED] * len(others))
             carried.write(self._inputs, given)
             if item is not None:
                 item = jnp.asarray(item)
             self._body(item) if self._has_items else self._body()
             more = True if self._test is None else self._test()
-            return jnp.asarray(more), [carried.read(s) for s in self._outputs]
+            values = [carried.read(s) for s in self._outputs]
+            if bodies.is_traced():
+                # Without the entries that are results of the turn.
+                carried.write(self._symbols, begin)
+                self._check_containers(before)
+            return jnp.asarray(more), values
         finally:
             for cell, value in zip(self._cells, kept, strict=True):
                 _fill(cell, value)
-            carried.write(self._symbols, state)
+            carried.write(every, state)
+
+    def _check_containers(self, before: Sequence[list[Any]]) -> None:
+        """Raises if the body has put values into a list or dictionary from outside.
+
+        Python runs it for the first turn only, so those of others would be missing.
+
+        Raises:
+            TypeError: it has.
+        """
+        for cell, old in zip(self._cells, before, strict=True):
+            value = _content(cell)
+            new = _leaves(value)
+            is_same = len(old) == len(new) and all(map(operator.is_, old, new))
+            if not is_same and _has_arrays(value):
+                raise TypeError(
+                    f"{carried.where()}A loop of steps puts values into a "
+                    f"{type(value).__name__} that was made outside of it. Its body is "
+                    "compiled once, and Python runs it for the first turn only. Assign "
+                    "the value to a name, or write it into a TensorArray that has a "
+                    "name; or make single calls of a compiled step."
+                )
+
+
+def _copy(value: Any) -> Any:
+    """Returns a container with the same leaves, and any other value itself."""
+    return nest.map_structure(lambda x: x, value) if nest.is_nested(value) else value
+
+
+def _leaves(value: Any) -> list[Any]:
+    """Returns the leaves of a container; none for other values."""
+    return list(nest.leaves(value)) if nest.is_nested(value) else []
 
 
 def _step(item: Any, given: list[Any], contents: list[Any]) -> Any:
@@ -167,6 +213,7 @@ class _Cells:
 
     def __init__(self, assigned: set[str]) -> None:
         self.found: list[types.CellType] = []
+        self._names: list[str] = []
         self._assigned = assigned
         self._numbers: dict[int, int] = {}
 
@@ -188,8 +235,29 @@ class _Cells:
             else:
                 parts.append("value")
                 self.found.append(cell)
+                self._names.append(name)
         defaults = host_inputs.defaults_key(fn)
         return (fn.__code__, defaults, tuple(parts))
+
+    def find_attributes(self) -> list[Symbol]:
+        """Returns the arrays that objects of the user's have as attributes.
+
+        The body, and methods that it calls, may read them. A program would keep them as
+        they were in its first turn.
+        """
+        found = []
+        for text, cell in zip(self._names, self.found, strict=True):
+            owner = _content(cell)
+            root = type(owner).__module__.partition(".")[0]
+            is_plain = isinstance(owner, types.SimpleNamespace)
+            if not is_plain and conversion.is_library_name(root):
+                continue
+            for name, value in getattr(owner, "__dict__", {}).items():
+                if isinstance(value, jax.Array) and isinstance(name, str):
+                    put = functools.partial(setattr, owner, name)
+                    get = functools.partial(getattr, owner, name)
+                    found.append(Symbol(f"{text}.{name}", get, put))
+        return found
 
 
 def _is_users(value: object) -> bool:

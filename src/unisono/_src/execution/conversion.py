@@ -116,10 +116,13 @@ def is_library(names: dict[str, Any], code: types.CodeType) -> bool:
         names: the global names of the code.
         code: the code.
     """
-    root = module_of(names, code)
-    if root == "__main__":
-        return False
-    return root in _LIBRARIES or root in sys.stdlib_module_names
+    return is_library_name(module_of(names, code))
+
+
+def is_library_name(root: str) -> bool:
+    """Whether a package is a library, not the user's."""
+    is_python = root in sys.stdlib_module_names and root != "__main__"
+    return is_python or root in _LIBRARIES
 
 
 # Noticing what needs conversion.
