@@ -144,6 +144,23 @@ def test_a_custom_loop_updates_parts():
     assert text.count("stablehlo.reduce_scatter") == 4
 
 
+def test_rules_of_a_model_hold_for_its_slots_and_are_checked_by_fit():
+    def model(rules):
+        names = machine.names(4)
+        options = {"state": "sharded", "shard_above": 32, "shard_rules": rules}
+        return network(uni.distribute.MirroredStrategy(names, **options), adam)
+
+    x, y = examples(8)
+    with pytest.raises(ValueError, match=r"'karnel' of shard_rules.*/kernel'"):
+        model({"karnel": 0}).fit(x, y, verbose=0)
+    kept = model({r"dense(_\d+)?/kernel": None})
+    with kept.distribute_strategy.scope():
+        kept.optimizer.build(kept.trainable_variables)
+    kernel = kept.layers[0].kernel
+    slots = [v for v in kept.optimizer.variables if v.shape == kernel.shape]
+    assert [parts(v) for v in (kernel, *slots)] == [{(5, 48)}] * 3
+
+
 def test_kernels_are_made_part_by_part():
     seen = []
 

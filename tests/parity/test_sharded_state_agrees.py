@@ -68,12 +68,14 @@ def jitted(x, w):
 
 
 LAYERS = [dense, each, loop, loop_again, again, twice, branch, turns, half, jitted]
+# With `eps` that is above rounding: else the sign of a gradient that is almost zero,
+# which depends on the order of a sum, decides about an update.
 OPTIMIZERS = {
     "sgd": lambda: optax.sgd(0.1),
-    "adam": lambda: optax.adam(0.01),
+    "adam": lambda: optax.adam(0.01, eps=1e-3),
     "norm": lambda: optax.chain(optax.clip_by_global_norm(0.1), optax.sgd(0.1, 0.9)),
-    "lamb": lambda: optax.lamb(0.01),
-    "adafactor": lambda: optax.adafactor(0.01, min_dim_size_to_factor=4),
+    "lamb": lambda: optax.lamb(0.01, eps=1e-3),
+    "adafactor": lambda: optax.adafactor(0.01, min_dim_size_to_factor=4, eps=1e-6),
 }
 
 

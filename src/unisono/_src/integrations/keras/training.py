@@ -284,6 +284,9 @@ def wrap_make_function(original: Callable[..., object]) -> Callable[..., object]
         placement = None if strategy is None else call_context.find_placement(strategy)
         if placement is None:
             return original(self, step_function, *args, **kwargs)
+        if placement.plan is not None:
+            # Keras has built the model.
+            placement.plan.check_rules()
         devices = placement.topology
         if devices.is_spread:
             step_function = _watch_step(step_function, devices)
