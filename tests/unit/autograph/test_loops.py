@@ -217,7 +217,7 @@ def test_ranges_have_the_types_of_tensorflow():
 def test_a_step_of_zero_is_an_error():
     @tf.function
     def f(n):
-        total = 0
+        total: Any = 0
         for i in tf.range(0, n, 0):
             total += i
         return total
@@ -232,7 +232,7 @@ def test_replicas_loop_for_numbers_of_turns_of_their_own():
 
     @tf.function
     def step(n):
-        total = 0
+        total: Any = 0
         for i in tf.range(n):
             total += i
         return total

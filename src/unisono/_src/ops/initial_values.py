@@ -94,7 +94,7 @@ class zeros_initializer(Initializer):
     """
 
     def _make(self, shape: Shape, dtype: ElementType | None) -> jax.Array:
-        return making.zeros(shape, jnp.float32 if dtype is None else dtype)
+        return making.zeros(shape, "float32" if dtype is None else dtype)
 
     def get_config(self) -> dict[str, object]:
         """Returns nothing: there are no arguments."""
@@ -112,7 +112,7 @@ class ones_initializer(Initializer):
     """
 
     def _make(self, shape: Shape, dtype: ElementType | None) -> jax.Array:
-        return making.ones(shape, jnp.float32 if dtype is None else dtype)
+        return making.ones(shape, "float32" if dtype is None else dtype)
 
     def get_config(self) -> dict[str, object]:
         """Returns nothing: there are no arguments."""

@@ -138,7 +138,8 @@ def main(request: dict[str, Any]) -> None:
     """Runs the script of a request, and leaves its record in the folder."""
     folder = pathlib.Path(request["folder"])
     ForcedReplicas.count = request["replicas"]
-    if jax.config.jax_platforms in (None, "", "cpu"):  # type: ignore[attr-defined]
+    config: Any = jax.config  # Not all versions of JAX declare the attribute.
+    if config.jax_platforms in (None, "", "cpu"):
         devices.set_virtual_devices(max(8, request["replicas"]))
     random.seed(0)
     np.random.seed(0)

@@ -125,7 +125,7 @@ class StandsForArray:
 
 
 # The order in which a type holds the numbers of those before it.
-_KINDS = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
+_KINDS = (np.bool_, np.integer, np.floating, np.complexfloating)
 
 
 def read_list(x: list[Any] | tuple[Any, ...], dtype: np.dtype[Any]) -> Any:
