@@ -199,3 +199,8 @@ def test_a_check_in_the_scope_of_the_strategy_is_like_one_outside(s):
     step = builders.train(s, builders.mean_loss)
     with s.scope():
         assert check(step, s)
+
+
+def test_python_numbers_that_a_step_returns_are_rounded_as_jax_rounds(s):
+    step = builders.train(s, builders.mean_loss)
+    assert check(lambda x, y: {"loss": float(step(x, y)) / 3}, s, replicas=(1, 2))

@@ -150,11 +150,6 @@ class Floor:
         rounding = max(rounding, _UNITS_IF_HALF * self._half * kind)
         return max(_MARGIN * self.absolute(step, key), rounding)
 
-    def largest(self) -> float:
-        """Returns the largest change of all values, relative."""
-        places = [(s, k) for s, k in self._largest]
-        return max((self.relative(s, k) for s, k in places), default=0.0)
-
 
 def _largest(value: np.ndarray | None) -> float:
     if value is None or not value.size:

@@ -31,9 +31,9 @@ class ParityReport:
         replicas: the numbers of replicas that were compared with one device.
         steps: the number of steps.
         compared: the number of values that were compared at each step.
-        floor: the largest relative difference that another order of the rows makes on
-            one device, which is rounding.
-        largest: the largest relative difference that is taken for rounding, too.
+        largest: the largest relative difference that is taken for rounding.
+        floor: the one that another order of the rows makes of the same value, on one
+            device.
         differences: the values that differ by more, the first one first.
         cause: the probable cause of the first difference; None if there is none.
         line: file and line of the code that made it, if it is known.
@@ -43,8 +43,8 @@ class ParityReport:
     replicas: tuple[int, ...]
     steps: int
     compared: int
-    floor: float
     largest: float
+    floor: float
     differences: tuple[Difference, ...] = ()
     cause: Cause | None = None
     line: str | None = None
@@ -162,12 +162,13 @@ def compare_sizes(
         looked = diagnosis.Diagnosis(runner, given, made, found, floor)
         cause = causes.CAUSES[looked.find()]
         line = runner.find_line(found[0])
+    largest, lowest = _largest_rounding(made, floor, found)
     return ParityReport(
         replicas=tuple(sizes),
         steps=len(given),
         compared=len(one.steps[0].values),
-        floor=floor.largest(),
-        largest=_largest_rounding(made, floor, found),
+        largest=largest,
+        floor=lowest,
         differences=tuple(found),
         cause=cause,
         line=line,
@@ -208,15 +209,18 @@ def _find_strategy() -> Strategy:
 
 def _largest_rounding(
     made: dict[int, Run], floor: Floor, found: Sequence[Difference]
-) -> float:
-    """Returns the largest relative difference that does not count as one."""
+) -> tuple[float, float]:
+    """Returns the largest relative difference that does not count, and its floor."""
     differing = {(d.step, d.key) for d in found}
     one = made[1]
     sizes = [
-        comparison.measure(run.steps[s].values[key], base) / floor.scale(s, key)
+        (
+            comparison.measure(run.steps[s].values[key], base) / floor.scale(s, key),
+            floor.relative(s, key),
+        )
         for run in made.values()
         for s, record in enumerate(one.steps)
         for key, base in record.values.items()
         if key in run.steps[s].values and (s, key) not in differing
     ]
-    return max((x for x in sizes if x != float("inf")), default=0.0)
+    return max((x for x in sizes if x[0] != float("inf")), default=(0.0, 0.0))

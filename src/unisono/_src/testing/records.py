@@ -107,6 +107,9 @@ def to_numbers(value: Any) -> tuple[np.ndarray, float] | None:
 
 def rounding_of(dtype: np.dtype[Any]) -> float:
     """Returns the relative rounding of an element type; zero for whole numbers."""
+    if dtype == np.float64:
+        # A Python number that a step returns was computed in the types of JAX.
+        dtype = np.dtype(jax.dtypes.canonicalize_dtype(dtype))
     finfo: Any = ml_dtypes.finfo
     return float(finfo(dtype).eps) if jnp.issubdtype(dtype, jnp.inexact) else 0.0
 

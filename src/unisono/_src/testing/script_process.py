@@ -72,12 +72,14 @@ class ScriptRecorder:
         structure: Any
         leaves, structure = jax.tree.flatten((args, kwargs), is_leaf=_is_per_replica)
         found = [x for x in map(_gather, leaves) if x is not None]
-        if self._given is not None and step < len(self._given):
-            leaves = self._exchange(leaves, self._given[step])
+        given = (self._given or [])[step : step + 1]
+        if given and len(given[0]) == len(found):
+            leaves = self._exchange(leaves, given[0])
             args, kwargs = structure.unflatten(leaves)
         result = start(args, kwargs)
         changed = {c for c in storage.live_cells() if c.array is not before.get(c)}
-        if not changed:
+        # Other strategies of the script are the same in all runs.
+        if not any(map(_is_resized, changed)):
             return result
         self._cells |= changed
         self.batches.append(found)
@@ -91,7 +93,7 @@ class ScriptRecorder:
         """Gives the variables the values that they had on one device."""
         cells = [c for c in storage.live_cells() if c.home is None]
         if not self.batches:
-            self._cells |= {c for c in cells if c.placement is not None}
+            self._cells |= set(filter(_is_resized, cells))
         for cell in sorted(self._cells, key=lambda c: c.serial):
             self.names.name(cell)
         known = stored_runs.read_values(self._folder / "initial.npz")
@@ -118,6 +120,12 @@ class ScriptRecorder:
         return strategy.experimental_distribute_values_from_function(
             lambda c: parts[c.replica_id_in_sync_group]
         )
+
+
+def _is_resized(cell: Cell) -> bool:
+    """Whether a variable belongs to a strategy with the wanted number of replicas."""
+    placement = cell.placement
+    return placement is not None and placement.strategy in ForcedReplicas.strategies
 
 
 def _is_per_replica(x: object) -> bool:

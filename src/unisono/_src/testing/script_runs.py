@@ -64,7 +64,8 @@ class ScriptRunner:
         if not self._one.run.steps:
             raise CannotCompareError(
                 f"{script} ended without a call of a compiled function that changes "
-                "variables. Decorate its step with unisono.function."
+                "variables of a MirroredStrategy. Decorate its step with "
+                "unisono.function, and make its variables in the scope."
             )
         self.given = self._one.batches
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
-from unisono._src.state import creation, storage
+from unisono._src.state import creation, frames, storage
 from unisono._src.state.variables import Variable
 from unisono._src.training.part_updates import Gradient
 from unisono._src.values import jax_traces
@@ -96,6 +96,8 @@ def note(
     taps = _Current.taps
     if taps is None:
         return
+    if not frames.frame().is_compiled and not jax_traces.is_clean():
+        return  # A program of JAX alone, as `fit` has it: no variable gets out of it.
     taps.slots |= {v.state_cell for v in slots if isinstance(v, Variable)}
     for gradient, variable in zip(gradients, variables, strict=True):
         if gradient is None or not isinstance(variable, Variable):

@@ -21,6 +21,7 @@ from typing import Any, TypeGuard
 import jax
 import keras
 
+from unisono._src.execution import program_cache
 from unisono._src.foundation import ambient
 from unisono._src.integrations.keras import (
     adoption,
@@ -124,10 +125,37 @@ def _make_loop_method(name: str) -> Callable[..., object]:
         if name.endswith("_on_batch"):
             strategy_distribution.check_numbers((args, kwargs))
         # They return numbers, which have no gradient.
-        with jax_tapes.leave_tapes(), _enter_loop(self):
+        with jax_tapes.leave_tapes(), _own_programs(self, name), _enter_loop(self):
             return getattr(type(self), name)(self, *args, **kwargs)
 
     return method
+
+
+@contextlib.contextmanager
+def _own_programs(model: KerasModel, method: str) -> Iterator[None]:
+    """Have a model compile its steps anew where programs are kept apart.
+
+    Raises:
+        NotImplementedError: the method is a loop, whose state cannot be restored.
+    """
+    if program_cache.World.current is None:
+        yield
+        return
+    if not method.endswith("_on_batch"):
+        raise NotImplementedError(
+            f"check_parity cannot run `{method}` of a Keras model, which is a loop of "
+            "its own. Give it a step: lambda x, y: model.train_on_batch(x, y), with "
+            "distribute=False."
+        )
+    names = ("train_function", "test_function", "predict_function")
+    outer = {name: getattr(model, name) for name in names}
+    for name in names:
+        setattr(model, name, None)
+    try:
+        yield
+    finally:
+        for name, made in outer.items():
+            setattr(model, name, made)
 
 
 @functools.cache
