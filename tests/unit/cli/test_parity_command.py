@@ -72,3 +72,16 @@ def test_bad_arguments_have_the_status_2(tmp_path):
     for given in ("1", "8,x", "0,2"):
         status, output = run(script, "--replicas", given)
         assert status == 2 and "1,8" in output
+
+
+@pytest.mark.needs_devices(2)
+def test_a_script_whose_batch_grows_with_the_replicas_has_the_status_2(tmp_path):
+    loop = """
+for batch in strategy.experimental_distribute_dataset(
+    [x[: 2 * strategy.num_replicas_in_sync] for x in batches]
+):
+    step(batch)
+"""
+    script = write(tmp_path, _TRAIN + loop)
+    status, output = run(script, "--replicas", "1,2", "--steps", "1")
+    assert status == 2 and "rows [[4]], not [[2]]" in output

@@ -85,7 +85,7 @@ class ScriptRunner:
         return found.run
 
     def _check_batches(self, found: StoredRun, replicas: int) -> None:
-        """Raises if the steps of two runs got batches of other sizes."""
+        """Raises if the steps of two runs got other rows, in whatever order."""
         ours = [[len(x) for x in batch] for batch in self.given]
         theirs = [[len(x) for x in batch] for batch in found.batches]
         if ours != theirs or len(found.run.steps) != len(self._one.run.steps):
@@ -94,6 +94,13 @@ class ScriptRunner:
                 f"{theirs}, not {ours}. Give the script a global batch size that does "
                 "not depend on the number of replicas."
             )
+        for step, (one, many) in enumerate(zip(self.given, found.batches, strict=True)):
+            if any(_sort(a) != _sort(b) for a, b in zip(one, many, strict=True)):
+                raise CannotCompareError(
+                    f"Step {step} gets other rows on {replicas} replicas than on one. "
+                    "Read the data in an order that does not depend on the number of "
+                    "replicas: shuffle with a seed, before batch."
+                )
 
     def _start(
         self, replicas: int, given: Sequence[list[np.ndarray]] | None
@@ -140,3 +147,8 @@ class ScriptRunner:
         """Returns the line that made a value, if it is known."""
         kind = GRADIENT if difference.kind == GRADIENT else ""
         return self._one.lines.get(Key(kind, difference.name))
+
+
+def _sort(rows: np.ndarray) -> list[bytes]:
+    """Returns the rows of an array as bytes, in an order of their own."""
+    return sorted(row.tobytes() for row in rows)
