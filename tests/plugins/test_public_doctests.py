@@ -3,7 +3,7 @@
 import doctest
 
 import unisono
-from unisono._src.execution import function
+from unisono._src.execution import function_decorator
 from unisono._src.strategies import base, function_contexts
 
 
@@ -14,7 +14,7 @@ def examples_of(module):
 
 def test_examples_of_public_classes_and_functions_are_found_where_they_are_written():
     assert "ValueContext" in examples_of(function_contexts)
-    assert "function" in examples_of(function)
+    assert "function" in examples_of(function_decorator)
 
 
 def test_examples_are_not_found_again_in_a_public_module():

@@ -214,6 +214,8 @@ _SOURCES = "jax._src.source_info_util"
 # The names that JAX gives to the operations of a thread.
 operation_names: Any = _find(SETTINGS, _SOURCES, "_source_info_context")
 user_frames: Callable[[Any], Iterator[Any]] = _find(NUMBERS, _SOURCES, "user_frames")
+# Has JAX name the line before that of a file. `jax.extend` has it, too, but loads much.
+hide_file: Callable[[str], None] = _find(ARRAYS, _SOURCES, "register_exclusion")
 
 # The connection of this process to the coordination service, and what makes both.
 distributed_state: Any = _find(WORKERS, "jax._src.distributed", "global_state")

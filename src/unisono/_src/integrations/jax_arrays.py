@@ -21,6 +21,7 @@ import numpy as np
 
 from unisono._src.foundation import ambient, jax_internals, wide_numbers
 from unisono._src.foundation.tensor_shape import ShapeLike, TensorShape
+from unisono._src.values import array_operators
 from unisono._src.values.array_operators import take_lists, unpack_scalar
 
 _ArrayImpl = jax_internals.ArrayImpl
@@ -66,6 +67,8 @@ def install() -> None:
     ):
         if not hasattr(kind, name):
             setattr(kind, name, method)
+    # Profiles and messages of JAX tell the line that has the operator, not ours.
+    jax_internals.hide_file(array_operators.__file__)
     for kind in (_ArrayImpl, jax.core.Tracer):
         for name in OPERATORS:
             operator = vars(kind).get(f"__{name}__")
