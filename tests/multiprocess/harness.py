@@ -90,7 +90,7 @@ class Group:
 
     def __init__(self, directory, workers, devices=1, ports=None, **environment):
         self.directory = pathlib.Path(directory)
-        self.devices = [devices] * workers if isinstance(devices, int) else devices
+        self.devices = devices
         ports = ports or [free_port() for _ in range(workers)]
         self.addresses = [f"127.0.0.1:{port}" for port in ports]
         command = [sys.executable, "-u", "-m", "tests.multiprocess.worker"]
@@ -109,12 +109,14 @@ class Group:
             "cluster": {"worker": self.addresses},
             "task": {"type": "worker", "index": index},
         }
+        # A list if the workers have different numbers.
+        count = self.devices if isinstance(self.devices, int) else self.devices[index]
         return {
             "TF_CONFIG": json.dumps(config),
             "XLA_FLAGS": " ".join(
                 [
                     os.environ.get("XLA_FLAGS", ""),
-                    f"--xla_force_host_platform_device_count={self.devices[index]}",
+                    f"--xla_force_host_platform_device_count={count}",
                 ]
             ),
             "PYTHONPATH": str(ROOT / "src"),
