@@ -57,7 +57,7 @@ def find_assigned(body: Sequence[ast.AST]) -> list[str]:
     return [*plain, *(t for t, base in parts.items() if base not in plain)]
 
 
-def _names_made(node: Any) -> list[str]:
+def _names_made(node: object) -> list[str]:
     """Returns the names that one node assigns."""
     if isinstance(node, ast.Name):
         return [] if isinstance(node.ctx, ast.Load) else [node.id]

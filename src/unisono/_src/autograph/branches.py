@@ -20,7 +20,7 @@ _BRANCHES = ("main", "else")
 
 
 def if_stmt(
-    test: Any, body: _Block, orelse: _Block, symbols: Sequence[Symbol], letters: str
+    test: object, body: _Block, orelse: _Block, symbols: Sequence[Symbol], letters: str
 ) -> None:
     """Runs an `if`; in a program whose condition is not known, as a branch of it.
 
@@ -63,7 +63,7 @@ class _Choice:
 
     def __init__(
         self,
-        test: Any,
+        test: object,
         blocks: Sequence[_Block],
         symbols: Sequence[Symbol],
         letters: str,
@@ -204,14 +204,14 @@ def _mismatch(name: str, verb: str, main: object, other: object) -> str:
     )
 
 
-def if_exp(test: Any, body: _Block, orelse: _Block) -> Any:
+def if_exp(test: object, body: _Block, orelse: _Block) -> Any:
     """Returns one of two values, as a condition says; see `if_stmt`."""
     is_known, value = carried.find_known(test)
     if is_known:
         return body() if value else orelse()
     made: list[Any] = []
 
-    def put(new: Any) -> None:
+    def put(new: object) -> None:
         made[:] = [] if new is UNDEFINED else [new]
 
     symbol = Symbol("the conditional expression", lambda: made[0], put)
@@ -245,7 +245,7 @@ def _combine(values: Sequence[_Block], fn: Callable[..., Any], goes_on: bool) ->
     return found if unknown is None else unknown
 
 
-def not_(value: Any) -> Any:
+def not_(value: object) -> Any:
     """Returns ``not a``."""
     is_known, truth = carried.find_known(value)
     return (

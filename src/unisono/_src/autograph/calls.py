@@ -49,7 +49,7 @@ def iterate(fn: Any, /, *args: Any, **kwargs: Any) -> Any:
     return call(fn, *args, **kwargs)
 
 
-def _module_of(fn: Any) -> str:
+def _module_of(fn: object) -> str:
     """Returns the package that the code of a function is from, or ""."""
     inner = getattr(fn, "__func__", fn)
     if isinstance(inner, types.FunctionType):
@@ -70,7 +70,7 @@ def _convert_argument(x: Any) -> Any:
     return x
 
 
-def _check_run(fn: Any) -> None:
+def _check_run(fn: object) -> None:
     """Raises `NeedsHost` if a loop of the program would run a step of all replicas."""
     owner = getattr(fn, "__self__", None)
     name = getattr(fn, "__name__", "")
@@ -79,7 +79,7 @@ def _check_run(fn: Any) -> None:
         raise host_inputs.NeedsHost
 
 
-def _find_overload(fn: Any) -> Callable[..., Any] | None:
+def _find_overload(fn: object) -> Callable[..., Any] | None:
     """Returns what a function of Python's becomes for arrays that are not known."""
     try:
         return _OVERLOADS.get(fn)

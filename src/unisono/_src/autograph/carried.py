@@ -60,7 +60,7 @@ def write(symbols: Sequence[Symbol], values: Sequence[Any]) -> None:
             symbol.put(value)
 
 
-def find_known(x: Any) -> tuple[bool, Any]:
+def find_known(x: object) -> tuple[bool, Any]:
     """Returns whether the value of a condition is known, and the value."""
     if not tensors.is_array(x):
         return True, x
@@ -68,12 +68,12 @@ def find_known(x: Any) -> tuple[bool, Any]:
     return found is not None, found
 
 
-def is_unknown(x: Any) -> bool:
+def is_unknown(x: object) -> bool:
     """Returns whether a value is an array that only the running program knows."""
     return tensors.is_array(x) and not find_known(x)[0]
 
 
-def as_condition(x: Any, what: str) -> jax.Array:
+def as_condition(x: object, what: str) -> jax.Array:
     """Returns a condition as a scalar of type bool.
 
     Raises:
@@ -104,11 +104,11 @@ class _Rest:
 _ARRAY = _Rest()
 
 
-def split(value: Any) -> tuple[Any, list[Any]]:
+def split(value: object) -> tuple[Any, list[Any]]:
     """Returns a value with a mark for each leaf, and the arrays of the leaves."""
     leaves: list[Any] = []
 
-    def take(x: Any) -> _Rest:
+    def take(x: object) -> _Rest:
         if isinstance(x, bodies.LoopCarried):
             leaves.append(x)
             return _ARRAY
@@ -124,17 +124,17 @@ def split(value: Any) -> tuple[Any, list[Any]]:
     return nest.map_structure(take, value), leaves
 
 
-def as_arrays(value: Any) -> Any:
+def as_arrays(value: object) -> Any:
     """Returns a value in which each variable is replaced by what it holds."""
 
-    def take(x: Any) -> Any:
+    def take(x: object) -> Any:
         is_variable = tensors.is_array(x) and not isinstance(x, _NUMBERS)
         return tensors.tensor(x) if is_variable else x
 
     return nest.map_structure(take, value)
 
 
-def join(marks: Any, leaves: Iterator[Any]) -> Any:
+def join(marks: object, leaves: Iterator[Any]) -> Any:
     """Returns the value that `split` took apart, with other arrays."""
 
     def fill(mark: _Rest) -> Any:
@@ -147,7 +147,7 @@ def join(marks: Any, leaves: Iterator[Any]) -> Any:
     return nest.map_structure(fill, marks)
 
 
-def describe_parts(marks: Any, leaves: Sequence[Any]) -> str:
+def describe_parts(marks: object, leaves: Sequence[Any]) -> str:
     """Returns what a value is that `split` took apart, in the user's terms."""
     given = iter(leaves)
 

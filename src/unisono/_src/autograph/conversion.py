@@ -29,7 +29,7 @@ def use_runtime(runtime: object) -> None:
     _Names.runtime = runtime
 
 
-def convert(fn: Any) -> Any:
+def convert(fn: object) -> Any:
     """Returns a function with its statements converted; `fn` itself if it has none.
 
     A function stays as it is if it is a library's, has no source, is a generator, or is

@@ -99,7 +99,7 @@ class HostLoop:
         self._step: function.Function[..., Any] = host.compiled_step(tuple(key), _step)
         self.goes_on: Any = True if test is None or has_items else bool(test())
 
-    def turn(self, item: Any) -> None:
+    def turn(self, item: object) -> None:
         """Runs one turn by the compiled step."""
         given = [carried.read(s) for s in self._inputs]
         before, _current.loop = _current.loop, self
@@ -110,7 +110,7 @@ class HostLoop:
         carried.write(self._outputs, values)
         self.goes_on = True if self._test is None else bool(more)
 
-    def run_body(self, item: Any, given: list[Any], contents: list[Any]) -> Any:
+    def run_body(self, item: object, given: list[Any], contents: list[Any]) -> Any:
         """Runs the statements of a turn, in a program or as they are."""
         kept = [_content(c) for c in self._cells]
         every = list(dict.fromkeys([*self._symbols, *self._inputs]))
@@ -162,24 +162,24 @@ class HostLoop:
                 )
 
 
-def _copy(value: Any) -> Any:
+def _copy(value: object) -> Any:
     """Returns a container with the same leaves, and any other value itself."""
     return nest.map_structure(lambda x: x, value) if nest.is_nested(value) else value
 
 
-def _leaves(value: Any) -> list[Any]:
+def _leaves(value: object) -> list[Any]:
     """Returns the leaves of a container; none for other values."""
     return list(nest.leaves(value)) if nest.is_nested(value) else []
 
 
-def _step(item: Any, given: list[Any], contents: list[Any]) -> Any:
+def _step(item: object, given: list[Any], contents: list[Any]) -> Any:
     """Runs a turn of the loop of this thread; this is what is compiled."""
     loop = _current.loop
     assert loop is not None
     return loop.run_body(item, given, contents)
 
 
-def _has_arrays(value: Any) -> bool:
+def _has_arrays(value: object) -> bool:
     """Whether a value is, or a container has, something that a program computes."""
     if not nest.is_nested(value):
         return True
@@ -195,7 +195,7 @@ def _content(cell: types.CellType) -> Any:
         return UNDEFINED
 
 
-def _fill(cell: types.CellType, value: Any) -> None:
+def _fill(cell: types.CellType, value: object) -> None:
     if value is not UNDEFINED:
         cell.cell_contents = value
 

@@ -124,7 +124,7 @@ class _Lowering:
                 return _Lowered([*made, *guarded], flags, after.always and bool(rest))
         return _Lowered(made)
 
-    def _jump(self, node: Any, loop: _LoopFlags | None) -> _Lowered | None:
+    def _jump(self, node: object, loop: _LoopFlags | None) -> _Lowered | None:
         """Returns what stands for a jump; None for other statements."""
         if isinstance(node, ast.Return) and self.returns:
             value = node.value or templates.place(ast.Constant(None), node)

@@ -123,7 +123,7 @@ def _is_on_host() -> bool:
 
 
 def for_stmt(
-    items: Any,
+    items: object,
     test: _Block | None,
     body: _Body,
     symbols: Sequence[Symbol],
@@ -182,7 +182,7 @@ def _loop_in_python(
 
 
 def _loop_over(
-    count: Any,
+    count: object,
     item: Callable[[Any], Any],
     test: _Block | None,
     body: _Body,
@@ -250,7 +250,7 @@ class _StagedLoop:
         self._marks: list[Any] = []
 
     def run(
-        self, goes_on: Any, test: Callable[..., Any], is_counted: bool = False
+        self, goes_on: object, test: Callable[..., Any], is_counted: bool = False
     ) -> None:
         """Runs the loop, and sets the names to their last values.
 
@@ -297,7 +297,7 @@ class _StagedLoop:
             raise
         put(out)
 
-    def _first_values(self, goes_on: Any) -> list[Any]:
+    def _first_values(self, goes_on: object) -> list[Any]:
         """Returns the values of names before the loop; zeros if they get one in it."""
         for symbol in self._symbols:
             value = carried.read(symbol)
@@ -401,7 +401,7 @@ def _change(name: str, old: str, new: str) -> str:
     )
 
 
-def _as_flag(x: Any) -> jax.Array:
+def _as_flag(x: object) -> jax.Array:
     return bodies.strong_array(carried.as_condition(x, "a loop"))
 
 
@@ -412,7 +412,7 @@ def _mark_body() -> None:
         frame.is_loop_body = True
 
 
-def _require_turn(goes_on: Any, name: str) -> None:
+def _require_turn(goes_on: object, name: str) -> None:
     program_checks.require("autograph", goes_on, lambda: _no_turn_error(name))
 
 

@@ -119,7 +119,7 @@ class _Rewriting(ast.NodeTransformer):
     # Statements.
 
     def _make_block(
-        self, name: str, body: Sequence[Any], like: Any, before: Sequence[Any] = ()
+        self, name: str, body: Sequence[Any], like: object, before: Sequence[Any] = ()
     ) -> ast.stmt:
         """Returns a function of the statements of a block."""
         names = assigned_names.find_assigned([*before, *body])
@@ -226,7 +226,7 @@ class _Rewriting(ast.NodeTransformer):
             return templates.expression("lambda: value", call, value=call), rest
         return templates.expression("dict", first), body
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         """Returns an assignment without its type, which a shared name cannot have."""
         if node.value is None:
             return templates.place(ast.Pass(), node)
@@ -245,7 +245,7 @@ class _Rewriting(ast.NodeTransformer):
             message=self.visit(message),
         )
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         """Rewrites a function inside the function."""
         node.decorator_list = [self.visit(d) for d in node.decorator_list]
         told = " ".join(map(ast.unparse, node.decorator_list))
@@ -259,17 +259,17 @@ class _Rewriting(ast.NodeTransformer):
         args.defaults = [self.visit(d) for d in args.defaults]
         args.kw_defaults = [d and self.visit(d) for d in args.kw_defaults]
 
-    def visit_Lambda(self, node: ast.Lambda) -> Any:
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
         """Rewrites the expression of a lambda."""
         self._visit_defaults(node.args)
         node.body = self.visit(node.body)
         return node
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> Any:
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         """Leaves a class inside the function as it is."""
         return node
 
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> Any:
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
         """Leaves a coroutine inside the function as it is."""
         return node
 
@@ -287,7 +287,7 @@ class _Rewriting(ast.NodeTransformer):
         made.args = [self._visit_lazily(value) for value in node.values]
         return made
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         """Returns ``not a`` as a call."""
         if not isinstance(node.op, ast.Not):
             return self.generic_visit(node)
@@ -306,7 +306,7 @@ class _Rewriting(ast.NodeTransformer):
         values: list[ast.expr] = [ast.Compare(a, [op], [b]) for a, op, b in pairs]
         return self.visit(templates.place(ast.BoolOp(ast.And(), values), node))
 
-    def _compare_once(self, node: ast.Compare) -> Any:
+    def _compare_once(self, node: ast.Compare) -> ast.AST:
         """Returns ``a < f(x) < c`` as a call that evaluates ``f(x)`` once."""
         if len(node.ops) != 2:
             return self.generic_visit(node)
@@ -345,7 +345,7 @@ class _Rewriting(ast.NodeTransformer):
         made.args, made.keywords = [node.func, *node.args], node.keywords
         return made
 
-    def visit_Attribute(self, node: ast.Attribute) -> Any:
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         """Gives a private attribute the name that it has outside of its class."""
         self.generic_visit(node)
         node.attr = self._mangled(node.attr)

@@ -123,7 +123,7 @@ def _tree_of(name: str, lines: list[str]) -> ast.Module:
     return known[1]
 
 
-def _fits(node: Any, code: types.CodeType) -> bool:
+def _fits(node: object, code: types.CodeType) -> bool:
     """Whether a node may be the one that a code was compiled from."""
     if isinstance(node, ast.Lambda):
         is_named = code.co_name == "<lambda>" and node.lineno == code.co_firstlineno

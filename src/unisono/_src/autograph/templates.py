@@ -42,7 +42,7 @@ def _clear(tree: ast.AST) -> None:
             vars(node).pop(name, None)
 
 
-def statements(text: str, like: Any, **nodes: Any) -> list[ast.stmt]:
+def statements(text: str, like: object, **nodes: object) -> list[ast.stmt]:
     """Returns the statements of a text, with some names replaced by nodes.
 
     Args:
@@ -56,7 +56,7 @@ def statements(text: str, like: Any, **nodes: Any) -> list[ast.stmt]:
     return [place(node, like) for node in made.body]
 
 
-def expression(text: str, like: Any, **nodes: Any) -> ast.expr:
+def expression(text: str, like: object, **nodes: object) -> ast.expr:
     """Returns the expression of a text, as `statements` does."""
     tree = ast.parse(text, mode="eval")
     _clear(tree)
