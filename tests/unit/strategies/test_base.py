@@ -202,7 +202,7 @@ def test_the_replica_context_has_a_short_name():
 
 
 def test_a_strategy_describes_all_variables_of_its_scope():
-    s = mirrored(2)
+    s = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with s.scope():
         w = unisono.Variable([1.0, 2.0], name="w")
         optimizer = unisono.optimizers.Optimizer(optax.sgd(0.1, 0.9), [w])
