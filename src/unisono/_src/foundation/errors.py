@@ -65,7 +65,6 @@ class OpError(Exception):
     Attributes:
         error_code: the number of the kind of error, such as
             ``unisono.errors.NOT_FOUND``.
-        message: what happened.
         node_def: what was given; None in errors of this package.
         op: what was given; None in errors of this package.
 
