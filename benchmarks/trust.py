@@ -3,12 +3,14 @@
 usage: python benchmarks/trust.py
 
 On one device: numbers of 64 bits, which are looked at before they become 32 bits,
-against numbers of 32 bits. On two workers: steps that send marks to each other, against
-the same steps without marks, in turn in the same two processes.
+against numbers of 32 bits; and changes of variables with the lock that lets threads
+share them, against changes without it. On two workers: steps that send marks to each
+other, against the same steps without marks, in turn in the same two processes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -98,6 +100,35 @@ def measure_wide_numbers() -> dict[str, tuple[float, float]]:
     return found
 
 
+def measure_lock() -> dict[str, tuple[float, float]]:
+    """Returns by change of a variable its time without the lock, and what it adds."""
+    import jax
+
+    import unisono as uni
+    from unisono._src.execution import program_calls
+    from unisono._src.state import storage
+
+    v, lock = uni.Variable(0.0), storage.LOCK
+    step = uni.function(lambda: v.assign_add(1.0))
+
+    def use(chosen: Any, call: Callable[[], Any]) -> Any:
+        storage.LOCK = program_calls._lock = chosen
+        return call()
+
+    found = {}
+    for name, call in (
+        ("a compiled step that changes a variable", step),
+        ("an eager assign_add", lambda: v.assign_add(1.0)),
+    ):
+        found[name] = _compare(
+            functools.partial(use, lock, call),
+            functools.partial(use, contextlib.nullcontext(), call),
+            lambda _: jax.block_until_ready(v.value()),
+        )
+    storage.LOCK = program_calls._lock = lock
+    return found
+
+
 def measure_marks() -> dict[str, tuple[float, float]]:
     """Returns by what steps sum their time without marks, and what marks add."""
     import jax
@@ -164,7 +195,7 @@ def main() -> None:
         (f"two workers, a step that sums {KINDS[k]}", v)
         for k, v in json.loads(line).items()
     ]
-    rows += list(measure_wide_numbers().items())
+    rows += [*measure_wide_numbers().items(), *measure_lock().items()]
     table = rich.table.Table("program", "without, µs", "more, µs")
     for name, (without, more) in rows:
         table.add_row(name, f"{without:.1f}", f"{more:+.1f}")
