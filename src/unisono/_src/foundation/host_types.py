@@ -244,27 +244,37 @@ def _pack(name: str, parts: Sequence[object]) -> np.ndarray:
     return found
 
 
-def _read(x: object) -> np.ndarray:
-    """Returns numbers, or nested lists of numbers, as NumPy reads them."""
+def read_rows(x: object) -> np.ndarray:
+    """Returns numbers, or nested lists of them, as NumPy reads them.
+
+    Raises:
+        ValueError: rows differ in length, or there are bools among the numbers.
+    """
     try:
         found = np.asarray(x)
     except ValueError as error:
         raise ValueError(
             f"Can't convert non-rectangular Python sequence to Tensor: received {x!r}."
         ) from error
-    if found.dtype.kind not in "biufc" and found.dtype != dtypes.bfloat16:
-        raise ValueError(
-            f"Attempt to convert a value ({x!r}) with an unsupported type ({type(x)}) "
-            "to a Tensor."
-        )
-    # NumPy would take True for 1.
+    # NumPy would take True for 1. Objects and text are no numbers at all.
     if (
         isinstance(x, (list, tuple))
-        and found.dtype.kind != "b"
+        and found.dtype.kind not in "bOSU"
         and any(isinstance(leaf, (bool, np.bool_)) for leaf in leaves(x))
     ):
         raise ValueError(
             f"Can't convert Python sequence with mixed types to Tensor: received {x!r}."
+        )
+    return found
+
+
+def _read(x: object) -> np.ndarray:
+    """Returns numbers, or nested lists of numbers, as NumPy reads them."""
+    found = read_rows(x)
+    if found.dtype.kind not in "biufc" and found.dtype != dtypes.bfloat16:
+        raise ValueError(
+            f"Attempt to convert a value ({x!r}) with an unsupported type ({type(x)}) "
+            "to a Tensor."
         )
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeAlias, TypeGuard, TypeVar
 
 import jax
@@ -11,7 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from unisono._src.foundation import ambient, dtypes, errors, jax_types, wide_numbers
+from unisono._src.foundation import (
+    ambient,
+    dtypes,
+    errors,
+    host_types,
+    jax_types,
+    wide_numbers,
+)
 from unisono._src.foundation.tensorflow_names import host_bodies
 from unisono._src.input.plan import elements
 from unisono._src.ops import kinds
@@ -117,22 +124,14 @@ def shape_of(x: object) -> tuple[Any, ...]:
 def has_arrays(x: object) -> TypeGuard[Sequence[object]]:
     """Returns whether nested lists have JAX arrays, or objects that stand for them."""
     return isinstance(x, (list, tuple)) and any(
-        isinstance(unwrap(leaf), jax.Array) for leaf in _leaves(x)
+        isinstance(unwrap(leaf), jax.Array) for leaf in host_types.leaves(x)
     )
-
-
-def _leaves(x: Iterable[object]) -> Iterator[Any]:
-    for part in x:
-        if isinstance(part, (list, tuple)):
-            yield from _leaves(part)
-        else:
-            yield part
 
 
 def _stack(parts: Iterable[object], dtype: DType) -> jax.Array:
     """Returns the array of nested lists in which some leaves are arrays."""
     if dtype is None:
-        found = (unwrap(leaf) for leaf in _leaves(parts))
+        found = (unwrap(leaf) for leaf in host_types.leaves(parts))
         dtype = next(x.dtype for x in found if isinstance(x, jax.Array))
     wanted = np.dtype(dtype)
     made = [_convert_to(part, wanted, "stack") for part in parts]
@@ -177,26 +176,12 @@ def _narrow(x: np.ndarray, wanted: np.dtype) -> np.ndarray:
 def _read(x: object) -> np.ndarray:
     """Returns numbers, or nested lists of numbers, as NumPy reads them."""
     # NumPy reads a number from `HostText`.
-    leaves = _leaves(x) if isinstance(x, (list, tuple)) else (x,)
+    leaves = host_types.leaves(x) if isinstance(x, (list, tuple)) else (x,)
     if any(isinstance(leaf, (bytes, str)) for leaf in leaves):
         raise _no_numbers_error(np.array(x, object))
-    try:
-        found = np.asarray(x)
-    except ValueError as error:
-        raise ValueError(
-            f"Can't convert non-rectangular Python sequence to Tensor: received {x!r}."
-        ) from error
+    found = host_types.read_rows(x)
     if found.dtype.kind not in "biufc" and found.dtype != dtypes.bfloat16:
         raise _no_numbers_error(x)
-    # NumPy would take True for 1.
-    if (
-        isinstance(x, (list, tuple))
-        and found.dtype.kind != "b"
-        and any(isinstance(leaf, (bool, np.bool_)) for leaf in _leaves(x))
-    ):
-        raise ValueError(
-            f"Can't convert Python sequence with mixed types to Tensor: received {x!r}."
-        )
     return found
 
 
@@ -224,7 +209,7 @@ def _natural_type(x: object, found: np.ndarray) -> np.dtype:
     if found.size == 0 and found.dtype == np.float64:
         return dtypes.float32
     letter = kinds.kind(found.dtype)
-    leaves = list(_leaves(x)) if isinstance(x, (list, tuple)) else [x]
+    leaves = list(host_types.leaves(x)) if isinstance(x, (list, tuple)) else [x]
     numpy = [leaf for leaf in leaves if isinstance(leaf, (np.ndarray, np.generic))]
     if letter != "i" and numpy:
         return np.result_type(*numpy) if len(numpy) == len(leaves) else found.dtype
