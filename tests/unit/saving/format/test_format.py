@@ -6,6 +6,7 @@ import os
 import pathlib
 import stat
 import time
+from concurrent import futures
 
 import jax.numpy as jnp
 import numpy as np
@@ -174,6 +175,45 @@ def test_what_a_living_writer_writes_is_left_alone(tmp_path):
     checkpoint_directory.sweep(tmp_path)
     assert (staging.directory / "x").exists()
     staging.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_is_swept_before_it_has_its_lock_is_made_anew(
+    tmp_path, monkeypatch
+):
+    plain_open = os.open
+    swept = []
+
+    def sweep_before(path, *args, **kwargs):
+        if not swept:
+            swept.append(path)
+            os.rmdir(path)
+        return plain_open(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", sweep_before)
+    staging = checkpoint_directory.StagingDirectory(tmp_path / "c-1")
+    staging.open()
+    monkeypatch.undo()
+    # A sweep that still has the first name must not meet the new directory.
+    assert swept and staging.directory != swept[0]
+    checkpoint_directory.sweep(tmp_path)
+    assert staging.directory.is_dir()
+    staging.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_writers_and_sweeps_of_one_directory_do_not_meet(tmp_path):
+    def write_and_sweep(worker):
+        for turn in range(100):
+            checkpoint_directory.sweep(tmp_path)
+            staging = checkpoint_directory.StagingDirectory(tmp_path / f"c-{worker}")
+            staging.open()
+            (staging.directory / "x").write_text(str(turn))
+            assert (staging.directory / "x").read_text() == str(turn)
+            staging.close()
+
+    with futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(write_and_sweep, range(4)))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -57,19 +57,27 @@ class StagingDirectory:
     def open(self) -> None:
         """Makes the hidden directory."""
         self.target.parent.mkdir(parents=True, exist_ok=True)
-        while True:
-            self.directory.mkdir()
+        # Another process or thread may sweep the directory before it has its lock.
+        while not self._make():
+            # Another name: a second sweep may still remove what has the first one.
+            self.directory = _hidden_path(self.target)
+
+    def _make(self) -> bool:
+        """Makes the hidden directory and locks it; False if it was swept away."""
+        self.directory.mkdir()
+        try:
             self._lock = os.open(self.directory, os.O_RDONLY)
-            with contextlib.suppress(OSError):
-                # Some file systems have no locks. `sweep` cannot lock there either and
-                # leaves every hidden directory alone.
-                # It waits: another process may be sweeping the new
-                # directory, which had no lock yet.
-                fcntl.flock(self._lock, fcntl.LOCK_EX)
-            if self.directory.exists():
-                break
-            # Another process swept it away between `mkdir` and the lock.
-            self._unlock()
+        except FileNotFoundError:
+            return False
+        with contextlib.suppress(OSError):
+            # Some file systems have no locks. `sweep` cannot lock there either and
+            # leaves every hidden directory alone.
+            # It waits for a sweep that has locked the new directory.
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+        if self.directory.exists():
+            return True
+        self._unlock()
+        return False
 
     def commit(self) -> None:
         """Makes the checkpoint visible under its own name.
