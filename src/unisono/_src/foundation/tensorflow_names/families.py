@@ -1,7 +1,7 @@
 """The rows that name replacements for parts of TensorFlow that are not here.
 
 They are for the errors that a missing name raises, for ``unisono check``, and for the
-table in ``docs/from-tensorflow.md``.
+tables in ``docs/from-tensorflow/not-here.md``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,11 @@ from __future__ import annotations
 import dataclasses
 from typing import final
 
-from unisono._src.foundation.tensorflow_names import version_1
+from unisono._src.foundation.tensorflow_names import (
+    array_replacements,
+    replacements,
+    version_1,
+)
 
 
 @final
@@ -212,6 +216,7 @@ ROWS = tuple(
             "Use jax.sharding with jax.make_mesh, or TPUStrategy's logical devices.",
         ),
         ("experimental.numpy", "NumPy's functions", "Use jax.numpy."),
+        ("experimental.numpy.random", "random numbers", "Use jax.random."),
         (
             "experimental.ExtensionType",
             "classes of tensors",
@@ -350,10 +355,6 @@ ROWS = tuple(
         ("xla", "the compiler", "Leave it out: XLA compiles every unisono.function."),
     )
 )
-ROWS += tuple(
-    Family(f"compat.v1.{name}", "programs of TensorFlow 1", instead)
-    for name, instead in version_1.INSTEAD.items()
-)
 _BY_PATH = {row.path: row for row in ROWS}
 
 
@@ -366,3 +367,14 @@ def find(path: str) -> Family:
     while path not in _BY_PATH:
         path = path.rpartition(".")[0]
     return _BY_PATH[path]
+
+
+ROWS += tuple(
+    Family(path, find(path).purpose, instead)
+    for path, instead in (array_replacements.INSTEAD | replacements.INSTEAD).items()
+)
+ROWS += tuple(
+    Family(f"compat.v1.{name}", "programs of TensorFlow 1", instead)
+    for name, instead in version_1.INSTEAD.items()
+)
+_BY_PATH.update({row.path: row for row in ROWS})

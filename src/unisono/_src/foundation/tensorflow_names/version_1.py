@@ -1,4 +1,4 @@
-"""Replacements for names of TensorFlow 1, below ``tf.compat.v1``."""
+"""Replacements for names of TensorFlow 1, below ``tf.compat.v1``, and for old names."""
 
 _FLAGS = "Use absl.flags or argparse."
 _OPTIMIZER = "Use unisono.keras.optimizers, or unisono.optimizers.Optimizer with optax."
@@ -42,4 +42,54 @@ INSTEAD = {
     "train.Saver": "Use unisono.train.Checkpoint.",
     "trainable_variables": "Use `trainable_variables` of the model or Module.",
     "variable_scope": "Make the variables once, in a unisono.Module.",
+}
+
+# Names of earlier versions of TensorFlow -> the names that they have in TensorFlow 2.
+RENAMED = {
+    "arg_max": "argmax",
+    "arg_min": "argmin",
+    "autodiff.GradientTape": "GradientTape",
+    "ceil": "math.ceil",
+    "config.experimental.get_visible_devices": "config.get_visible_devices",
+    "config.experimental.list_logical_devices": "config.list_logical_devices",
+    "config.experimental.list_physical_devices": "config.list_physical_devices",
+    "config.experimental.set_visible_devices": "config.set_visible_devices",
+    "contrib.distribute.MirroredStrategy": "distribute.MirroredStrategy",
+    "contrib.distribute.OneDeviceStrategy": "distribute.OneDeviceStrategy",
+    "decode_raw": "io.decode_raw",
+    "diag": "linalg.diag",
+    "dtypes.cast": "cast",
+    "dtypes.complex": "complex",
+    "dtypes.saturate_cast": "saturate_cast",
+    "div": "math.divide",
+    "erf": "math.erf",
+    "floordiv": "math.floordiv",
+    "global_norm": "linalg.global_norm",
+    "is_finite": "math.is_finite",
+    "is_inf": "math.is_inf",
+    "is_nan": "math.is_nan",
+    "keras.experimental.CosineDecay": "keras.optimizers.schedules.CosineDecay",
+    "log": "math.log",
+    "log1p": "math.log1p",
+    "log_sigmoid": "math.log_sigmoid",
+    "matrix_inverse": "linalg.inv",
+    "matrix_transpose": "linalg.matrix_transpose",
+    "mod": "math.floormod",
+    "parse_example": "io.parse_example",
+    "parse_single_example": "io.parse_single_example",
+    "parse_single_sequence_example": "io.parse_single_sequence_example",
+    "parse_tensor": "io.parse_tensor",
+    "python_io.TFRecordOptions": "io.TFRecordOptions",
+    "python_io.TFRecordWriter": "io.TFRecordWriter",
+    "random_normal": "random.normal",
+    "random_shuffle": "random.shuffle",
+    "random_uniform": "random.uniform",
+    "rsqrt": "math.rsqrt",
+    "segment_sum": "math.segment_sum",
+    "set_random_seed": "random.set_seed",
+    "squared_difference": "math.squared_difference",
+    "trace": "linalg.trace",
+    "truncated_normal": "random.truncated_normal",
+    "unsorted_segment_sum": "math.unsorted_segment_sum",
+    "xlogy": "math.xlogy",
 }
