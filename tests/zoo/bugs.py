@@ -51,7 +51,8 @@ def mean_of_the_part_under_adam(s):
     return train(s, lambda m, x, y: jnp.mean(errors(m, x, y)), tx=optax.adam(1e-2))
 
 
-@bug("times-n", "tensorflow/tensorflow/issues/45923")
+# Keras' losses are divided by the number of replicas, so gradients are means of means.
+@bug("mean-of-means", "tensorflow/tensorflow/issues/45923")
 def keras_loss_with_its_default_reduction(s):
     import keras
 

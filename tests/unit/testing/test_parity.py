@@ -164,12 +164,17 @@ def test_bad_input_is_refused(s, batches, replicas, error, said):
 
 def test_a_strategy_with_a_fixed_number_of_replicas_is_refused():
     one = uni.distribute.OneDeviceStrategy(machine.name(0))
-    central = uni.distribute.experimental.CentralStorageStrategy(
+    with pytest.raises(ValueError, match="MirroredStrategy"):
+        check(lambda x, y: 0.0, one)
+
+
+def test_a_step_of_central_storage_is_checked_too():
+    s = uni.distribute.experimental.CentralStorageStrategy(
         machine.names(2), machine.name(0)
     )
-    for fixed in (one, central):
-        with pytest.raises(ValueError, match="MirroredStrategy"):
-            check(lambda x, y: 0.0, fixed)
+    right = builders.train(s, builders.mean_loss, tx=optax.adam(0.1))
+    assert check(right, s, replicas=(1, 2, 3))
+    assert check(builders.train(s, mean_of_part), s).cause.code == "times-n"
 
 
 def test_random_numbers_without_a_seed_are_told_from_python_state(s):

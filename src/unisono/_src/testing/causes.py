@@ -113,6 +113,55 @@ _EVERY = (
         "The values of the replicas are rounded to 16 bits before they are summed.",
         "gradients = [g.astype(jnp.float32) for g in gradients]  # before the sum",
     ),
+    # Those of a program that was ported from TensorFlow.
+    Cause(
+        "initial-values",
+        "A variable began with the value of another one, or of none.",
+        "--map old/name=new/name  # for each variable that order has paired wrongly",
+    ),
+    Cause(
+        "batch-statistics",
+        "Statistics of a batch are those of other rows or another momentum: TensorFlow "
+        "has those of each replica's part.",
+        "model.compile(..., per_replica=True)  # or synchronized=True in TensorFlow",
+    ),
+    Cause(
+        "inference-mode",
+        "Moving statistics stay as they were: the layer runs as in inference.",
+        "model(x, training=True)",
+    ),
+    Cause(
+        "loss-reduction",
+        "It is a constant multiple: the loss is reduced over rows or replicas "
+        "differently.",
+        "loss = tf.reduce_sum(errors) / global_batch_size  # as the original does",
+    ),
+    Cause(
+        "optimizer-settings",
+        "The gradients are the same, and the update is not: the optimizer has other "
+        "settings.",
+        "Adam(learning_rate, epsilon=..., weight_decay=...)  # all that matters",
+    ),
+    Cause(
+        "dropout",
+        "The step draws random numbers, which differ between TensorFlow and JAX.",
+        "compare with Dropout(0) and without noise in both programs",
+    ),
+    Cause(
+        "64-bit",
+        "The original computes with 64 bits, and JAX with 32.",
+        'jax.config.update("jax_enable_x64", True)  # before anything else',
+    ),
+    Cause(
+        "data",
+        "The program's own batches are not the recorded ones; with those it goes on.",
+        "scale, cast and cut the data as the original does",
+    ),
+    Cause(
+        "metric",
+        "A metric is updated differently; what trains the model is the same.",
+        "metric.update_state(y_true, y_pred, sample_weight)  # as the original does",
+    ),
     Cause("unknown", "The cause is unknown.", ""),
 )
 CAUSES = {cause.code: cause for cause in _EVERY}

@@ -82,6 +82,7 @@ class Floor:
         others: runs with other orders.
         orders: for each of these, the order of the rows at each step.
         half: the rounding of products in 16 bits, if the step computes some.
+        least: what is rounding in any case, relative to the largest number.
     """
 
     def __init__(
@@ -90,9 +91,10 @@ class Floor:
         others: Sequence[Run],
         orders: Sequence[Sequence[np.ndarray]],
         half: float = 0.0,
+        least: float = 0.0,
     ) -> None:
         self._one = one
-        self._half = half
+        self._half, self._least = half, least
         self._largest: dict[tuple[int, Key], float] = {}
         for run, of_steps in zip(others, orders, strict=True):
             for step, order in enumerate(of_steps):
@@ -145,10 +147,11 @@ class Floor:
         # A sum of float32 is exact for whole numbers: no rounding, no tolerance.
         if self.is_ordered:
             return epsilon * _UNITS_IF_ORDERED * max(own, kind)
+        least = _MARGIN * self._least * own
         rounding = epsilon * max(_UNITS * own, _UNITS_OF_KIND * kind)
         # Each replica rounds its products, and one device rounds their sum.
         rounding = max(rounding, _UNITS_IF_HALF * self._half * kind)
-        return max(_MARGIN * self.absolute(step, key), rounding)
+        return max(_MARGIN * self.absolute(step, key), rounding, least)
 
 
 def _largest(value: np.ndarray | None) -> float:
@@ -188,6 +191,23 @@ def compare(one: Run, many: Run, replicas: int, floor: Floor) -> list[Difference
                 relative = floor.relative(step, key)
                 found.append(Difference(key, step, replicas, size / scale, relative))
     return sorted(found, key=Difference.order)
+
+
+def course(one: Run, many: Run, floor: Floor) -> tuple[tuple[float, float], ...]:
+    """Returns for each step the largest relative difference, and the floor of it."""
+    found = []
+    for step, (a, b) in enumerate(zip(one.steps, many.steps, strict=True)):
+        sizes = [
+            (
+                measure(b.values[key], base) / floor.scale(step, key),
+                max(floor.relative(step, key), a.epsilon.get(key, 0.0)),
+            )
+            for key, base in a.values.items()
+            if key in b.values
+        ]
+        finite = [x for x in sizes if np.isfinite(x[0])]
+        found.append(max(finite, default=(0.0, 0.0)))
+    return tuple(found)
 
 
 def _counted_alike(one: dict[Key, np.ndarray], many: dict[Key, np.ndarray]) -> set[Key]:

@@ -14,6 +14,7 @@ from unisono._src.testing import (
     causes,
     comparison,
     diagnosis,
+    pictures,
     runs,
 )
 from unisono._src.testing.causes import Cause
@@ -38,6 +39,7 @@ class ParityReport:
         cause: the probable cause of the first difference; None if there is none.
         line: file and line of the code that made it, if it is known.
         uncompared: results that are one value per replica, and none of the whole.
+        course: for each step, the largest relative difference and its floor.
     """
 
     replicas: tuple[int, ...]
@@ -49,6 +51,7 @@ class ParityReport:
     cause: Cause | None = None
     line: str | None = None
     uncompared: tuple[str, ...] = ()
+    course: tuple[tuple[float, float], ...] = ()
 
     def __bool__(self) -> bool:
         return not self.differences
@@ -58,22 +61,33 @@ class ParityReport:
         title = f"1 and {sizes} replicas, {self.steps} steps, {self.compared} values"
         lines = [f"{title}: {'the same' if self else 'DIFFERENT'}"]
         rounding = f"  rounding: {self.largest:.1e}, floor {self.floor:.1e}"
-        if self.cause is not None:
-            first = self.differences[0]
-            lines.append(f"  first:    {first}")
-            lines.append(f"  cause:    {self.cause.code}. {self.cause.told}")
-            if self.line:
-                lines.append(f"  at:       {self.line}")
-            if self.cause.write:
-                lines.append(f"  write:    {self.cause.write}")
-            if len(self.differences) > 1:
-                lines.append(f"  and {len(self.differences) - 1} more differences")
+        lines += tell(self.differences, self.cause, self.line)
+        lines += [] if self else pictures.draw_lines(self.course)
         lines.append(rounding)
         for name in self.uncompared:
             lines.append(f"  not compared: {name}, one value per replica; reduce it")
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return pictures.as_html(str(self), self.course)
+
+
+def tell(
+    differences: Sequence[Difference], cause: Cause | None, line: str | None
+) -> list[str]:
+    """Returns lines that tell of differences and of the cause of the first one."""
+    lines = []
+    if differences:
+        lines.append(f"  first:    {differences[0]}")
+    if cause is not None:
+        lines.append(f"  cause:    {cause.code}. {cause.told}")
+        lines += [f"  at:       {line}"] if line else []
+        lines += [f"  write:    {cause.write}"] if cause.write else []
+    if len(differences) > 1:
+        lines.append(f"  and {len(differences) - 1} more differences")
+    return lines
 
 
 def check_parity(
@@ -94,8 +108,9 @@ def check_parity(
     changes are not restored.
 
     Args:
-        step: the step, compiled or not, of a `MirroredStrategy`. With one parameter it
-            gets the batch, with several the members of the batch.
+        step: the step, compiled or not, of a `MirroredStrategy` or of a
+            `CentralStorageStrategy`. With one parameter it gets the batch, with several
+            the members of the batch.
         batches: global batches, as a list or a dataset: structures of arrays with the
             rows on the first axis.
         replicas: the numbers of replicas. Their parts may be uneven.
@@ -163,6 +178,7 @@ def compare_sizes(
         cause = causes.CAUSES[looked.find()]
         line = runner.find_line(found[0])
     largest, lowest = _largest_rounding(made, floor, found)
+    courses = [comparison.course(one, made[count], floor) for count in sizes]
     return ParityReport(
         replicas=tuple(sizes),
         steps=len(given),
@@ -173,6 +189,7 @@ def compare_sizes(
         cause=cause,
         line=line,
         uncompared=tuple(sorted(uncompared)),
+        course=tuple(map(max, zip(*courses, strict=True))),
     )
 
 

@@ -18,7 +18,8 @@ from unisono._src.training.gradient_taps import GradientTaps
 from unisono._src.values import distributed
 
 # The kinds of values, those that come first in a step before those that follow them.
-GRADIENT, METRIC, STATE, RESULT, SLOT, VARIABLE = KINDS = (
+BATCH, GRADIENT, METRIC, STATE, RESULT, SLOT, VARIABLE = KINDS = (
+    "batch",
     "gradient",
     "metric",
     "state",
@@ -150,7 +151,11 @@ def kind_of(cell: Cell, taps: GradientTaps) -> str:
 
 
 def record(
-    result: object, cells: Iterable[Cell], taps: GradientTaps, names: Names
+    result: object,
+    cells: Iterable[Cell],
+    taps: GradientTaps,
+    names: Names,
+    is_stacked: bool = False,
 ) -> StepRecord:
     """Returns the values after a step.
 
@@ -159,6 +164,7 @@ def record(
         cells: the variables to look at.
         taps: where the gradients are.
         names: the names of the variables.
+        is_stacked: whether one number per replica is a result.
     """
     made = StepRecord()
     own = {v.state_cell for v in taps.by_cell.values()}
@@ -172,7 +178,7 @@ def record(
             copies = found[0] if tap.state_cell.is_stacked else found[0][None]
             made.copies[key] = copies
             made.values[key], made.epsilon[key] = copies.sum(0), found[1]
-    _add_results(made, result)
+    _add_results(made, result, is_stacked)
     return made
 
 
@@ -193,7 +199,7 @@ def _read(cell: Cell) -> Any:
     return rows.mean(0) if cell.aggregation is VariableAggregation.MEAN else rows[0]
 
 
-def _add_results(made: StepRecord, result: object) -> None:
+def _add_results(made: StepRecord, result: object, is_stacked: bool) -> None:
     """Adds what the step returned, value by value."""
     leaves = jax.tree_util.tree_flatten_with_path(
         result, is_leaf=lambda x: isinstance(x, distributed.DistributedValues)
@@ -204,7 +210,9 @@ def _add_results(made: StepRecord, result: object) -> None:
             made.add(Key(RESULT, name), leaf)
             continue
         parts = [np.asarray(part) for part in leaf.values]
-        if all(part.ndim for part in parts):
+        if is_stacked and not any(part.ndim for part in parts):
+            made.add(Key(RESULT, name), np.stack(parts))
+        elif all(part.ndim for part in parts):
             made.add(Key(RESULT, name), np.concatenate(parts))
         else:
             made.uncompared.add(name or "result")

@@ -71,7 +71,7 @@ class Runner:
         world = ("parity", self._id, replicas, self.count if fresh else 0)
         self._worlds.add(world)
         with (
-            _same_state(self._births),
+            same_state(self._births),
             resizing.resized(self._strategy, replicas),
             program_cache.separate_programs(world),
             gradient_taps.collect(self.taps),
@@ -105,7 +105,7 @@ class Runner:
                 records.record(result, self._changed, self.taps, self.names)
             )
         # Variables that the first step has made were there with their first values.
-        for cell in self._changed & (Births.seen or {}).keys():
+        for cell in (self._changed & (Births.seen or {}).keys()) - before.keys():
             key = Key(records.kind_of(cell, self.taps), self.names.name(cell))
             made.before.add(key, (Births.seen or {})[cell])
         return made
@@ -157,7 +157,7 @@ class Runner:
 
 
 @contextlib.contextmanager
-def _same_state(births: dict[Cell, Any]) -> Iterator[None]:
+def same_state(births: dict[Cell, Any]) -> Iterator[None]:
     """Restores all variables and random states of the process after a block.
 
     Args:
@@ -175,7 +175,7 @@ def _same_state(births: dict[Cell, Any]) -> Iterator[None]:
     try:
         yield
     finally:
-        births.update(Births.seen)
+        births.update((c, v) for c, v in Births.seen.items() if c not in before)
         Births.seen = outer
         np.random.set_state(numbers)
         random.setstate(plain)

@@ -7,7 +7,7 @@ import pathlib
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -58,14 +58,15 @@ class ScriptRunner:
         self._one = self._start(1, None)
         if self._one.strategies == 0:
             raise CannotCompareError(
-                f"{script} makes no MirroredStrategy, so there is nothing to run on "
-                "another number of replicas."
+                f"{script} makes no MirroredStrategy or CentralStorageStrategy, so "
+                "there is nothing to run on another number of replicas."
             )
         if not self._one.run.steps:
             raise CannotCompareError(
                 f"{script} ended without a call of a compiled function that changes "
-                "variables of a MirroredStrategy. Decorate its step with "
-                "unisono.function, and make its variables in the scope."
+                "variables of its strategy, and without a batch of Keras' fit. "
+                "Decorate its step with unisono.function, and make its variables in "
+                "the scope."
             )
         self.given = self._one.batches
 
@@ -116,23 +117,10 @@ class ScriptRunner:
             stored_runs.write_batches(folder / "batches.npz", given)
         steps = self._request["steps"] if given is None else max(len(given), 1)
         request = self._request | {
-            "folder": str(folder),
             "replicas": replicas,
             "steps": steps,
         }
-        path = folder / "request.json"
-        path.write_text(json.dumps(request))
-        done = subprocess.run(
-            [sys.executable, "-m", _MODULE, str(path)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode or not (folder / "record.json").exists():
-            raise CannotCompareError(
-                f"{self._request['script']} failed on {replicas} replicas with the "
-                f"status {done.returncode}:\n{done.stderr[-3000:]}"
-            )
+        start_process(folder, request)
         return stored_runs.read(folder)
 
     def find_half_precision(self) -> float:
@@ -147,6 +135,27 @@ class ScriptRunner:
         """Returns the line that made a value, if it is known."""
         kind = GRADIENT if difference.kind == GRADIENT else ""
         return self._one.lines.get(Key(kind, difference.name))
+
+
+def start_process(folder: pathlib.Path, request: dict[str, Any]) -> None:
+    """Runs a script in a process, which leaves its record in a folder.
+
+    Raises:
+        CannotCompareError: it failed.
+    """
+    path = folder / "request.json"
+    path.write_text(json.dumps(request | {"folder": str(folder)}))
+    done = subprocess.run(
+        [sys.executable, "-m", _MODULE, str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode or not (folder / "record.json").exists():
+        raise CannotCompareError(
+            f"{request['script']} failed on {request['replicas']} replicas with the "
+            f"status {done.returncode}:\n{done.stderr[-3000:]}"
+        )
 
 
 def _sort(rows: np.ndarray) -> list[bytes]:

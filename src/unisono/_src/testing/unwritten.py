@@ -37,12 +37,12 @@ def nothing_is_written() -> Iterator[None]:
         )
         for owner, name, instead in every:
             if owner is not None:
-                stack.enter_context(_replaced(owner, name, instead))
+                stack.enter_context(replaced(owner, name, instead))
         yield
 
 
 @contextlib.contextmanager
-def _replaced(owner: Any, name: str, instead: Callable[..., Any]) -> Iterator[None]:
+def replaced(owner: Any, name: str, instead: Callable[..., Any]) -> Iterator[None]:
     """Replaces an attribute of a module or class in a block."""
     original = getattr(owner, name)
     setattr(owner, name, instead)
