@@ -1,9 +1,12 @@
 """What the guard concludes from the records that workers publish."""
 
 import concurrent.futures
+import contextlib
 import json
 import os
+import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,12 +17,7 @@ import pytest
 
 import unisono
 from unisono._src.cluster import launcher_pipes
-from unisono._src.workers import (
-    step_agreement,
-    step_comparison,
-    worker_guard,
-    worker_records,
-)
+from unisono._src.workers import peers, step_agreement, worker_guard, worker_records
 
 
 class Store:
@@ -63,7 +61,7 @@ def alone(monkeypatch):
 @pytest.fixture
 def pair(alone, monkeypatch):
     """Returns two guards that are not started: they look when they are told."""
-    monkeypatch.setattr(step_comparison, "_HISTORY_SECONDS", 0.05)
+    monkeypatch.setattr(peers, "_HISTORY_SECONDS", 0.05)
     store = Store()
     made = [worker_guard.Guard(store, i, 2, worker_guard.ASYNC, 30.0) for i in range(2)]
     for g in made:
@@ -108,7 +106,7 @@ def look_together(pair):
 
 @pytest.mark.parametrize("later", [0, 3, 500])
 def test_a_difference_of_long_ago_is_found_and_named(pair, later, monkeypatch):
-    monkeypatch.setattr(step_comparison, "_HISTORY_SECONDS", 20.0)
+    monkeypatch.setattr(peers, "_HISTORY_SECONDS", 20.0)
     for g, order in zip(pair, ("train evaluate", "evaluate train")):
         for label in ["begin", *order.split(), *["train"] * later]:
             g.enter(label)
@@ -523,3 +521,50 @@ worker_guard.Guard(Store(), 0, 2, worker_guard.ASYNC, 30.0).start()
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+pytestmark = pytest.mark.skipif(
+    not pathlib.Path("/proc/self/net/tcp").exists(), reason="Linux tells connections."
+)
+
+
+def connect(stack, listener):
+    """Returns both ends of a new connection."""
+    client = stack.enter_context(socket.create_connection(listener.getsockname()[:2]))
+    server = stack.enter_context(listener.accept()[0])
+    for end in (client, server):
+        end.settimeout(10.0)
+    return client, server
+
+
+@pytest.fixture
+def stack():
+    with contextlib.ExitStack() as found:
+        yield found
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_connections_with_workers_end_and_others_do_not(stack, place):
+    store = Store()
+    own, other = (worker_guard.WorkerConnections(store, i) for i in range(2))
+    before = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    with (own, other)[place].find_listener():
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    between, program = connect(stack, listener), connect(stack, before)
+    own.shut()
+    assert [end.recv(1) for end in between] == [b"", b""]
+    program[0].sendall(b"x")
+    assert program[1].recv(1) == b"x"
+    # What is not connected yet, such as a listener, is left alone.
+    connect(stack, listener)
+
+
+def test_nothing_ends_where_the_system_tells_no_connections(stack, monkeypatch):
+    monkeypatch.setattr(worker_guard, "_TABLES", ("/nowhere",))
+    made = worker_guard.WorkerConnections(Store(), 0)
+    with made.find_listener():
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    client, server = connect(stack, listener)
+    made.shut()
+    client.sendall(b"x")
+    assert server.recv(1) == b"x"

@@ -101,6 +101,30 @@ def broadcast_first(topology: Topology, point: str, value: object) -> Any:
     return _from_bits(found, _key_name(value))
 
 
+def gather_rows(topology: Topology, point: str, own: jax.Array) -> jax.Array:
+    """Returns the arrays of all workers, which are of one shape, as rows of one array.
+
+    Args:
+        topology: the topology of the workers. All of them must call this.
+        point: the point of the program, in the user's terms.
+        own: the array of this worker, on the first of its devices.
+
+    Raises:
+        WorkerMismatchError: the workers are at different points, or the arrays differ
+            in shape or type.
+    """
+    # Only the point, with shape and type: the exchange needs equal sizes.
+    gather(topology, f"{point} of shape {own.shape} and type {own.dtype}", [])
+    try:
+        found = _gather_program(topology.meeting_mesh)(_stack(topology, own))
+        # Waited for here, where a worker that is gone is told of.
+        watchdog.wait_for_result(found)
+        rows: jax.Array = jax.block_until_ready(found).addressable_data(0)
+        return rows
+    except (RuntimeError, ValueError) as error:
+        watchdog.raise_explained(error)
+
+
 def is_same(
     topology: Topology, point: str, value: object, is_valid: bool = True
 ) -> bool:
@@ -152,7 +176,7 @@ def _run_together(topology: Topology, program: Any, row: np.ndarray) -> np.ndarr
         watchdog.raise_explained(error)
 
 
-def _stack(topology: Topology, row: np.ndarray) -> jax.Array:
+def _stack(topology: Topology, row: np.ndarray | jax.Array) -> jax.Array:
     sharding = NamedSharding(topology.meeting_mesh, PartitionSpec("worker"))
     own = jax.device_put(row[None], topology.home)
     shape = (topology.workers, *row.shape)

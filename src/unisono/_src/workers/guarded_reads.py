@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 from unisono._src.foundation import jax_internals
-from unisono._src.workers import step_ledger, watchdog
+from unisono._src.workers import step_history, watchdog
 
 _ArrayImpl = jax_internals.ArrayImpl
 
@@ -36,7 +36,7 @@ def install() -> None:
         return
     if getattr(read.fget, "is_guarded", False):
         return
-    step_ledger.READER.read = read.fget
+    step_history.READER.read = read.fget
     # By `setattr`, because mypy refuses the assignment to a class of another package.
     setattr(_ArrayImpl, "_value", property(_guard(read.fget)))  # noqa: B010
     for name in ("__dlpack__", "unsafe_buffer_pointer"):

@@ -1,27 +1,36 @@
-"""The other workers, as this one sees them: their records, and what these show."""
+"""The other workers, as this one sees them: who has failed, and who differs."""
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import re
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import final
+
+import jax
 
 from unisono._src.cluster import launcher_pipes
 from unisono._src.foundation import errors
-from unisono._src.workers import worker_records
+from unisono._src.machines.topology import Topology
+from unisono._src.workers import step_history, worker_records
 from unisono._src.workers.coordination_client import (
     CLAIMED_TWICE,
     RECORDS,
     CoordinationClient,
     claimed_twice_error,
 )
-from unisono._src.workers.failure_detector import FailureDetector
-from unisono._src.workers.step_comparison import StepComparison
-from unisono._src.workers.worker_records import LEFT, OwnRecord
+from unisono._src.workers.step_history import StepLedger
+from unisono._src.workers.worker_records import (
+    FAILED,
+    LEFT,
+    RUNS,
+    OwnRecord,
+    WorkerRecord,
+)
 
 # Each of up to 32 workers compares the records every quarter of a second. More workers
 # look less often, because each of them reads the records of all.
@@ -104,6 +113,11 @@ class Peers:
     def numbers(self) -> Collection[int]:
         """The numbers of the other workers."""
         return self._records.keys()
+
+    @property
+    def copy_marks(self) -> dict[int, dict[int, int]]:
+        """Marks of the copies that the other workers have, by worker and step."""
+        return {i: r.copy_marks for i, r in self._records.items()}
 
     def hear(self, worker: int, message: launcher_pipes.LauncherMessage) -> bool:
         """Notes what the launcher says of a worker's process: it ended, or stopped.
@@ -259,3 +273,255 @@ class Peers:
         if other is None:
             return None
         return worker_records.count_error(other, self._own.worker, step)
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class FailureDetector:
+    """Judges the other workers by what this one knows of itself.
+
+    Attributes:
+        worker: the number of this worker.
+        step: the step that it is in.
+        find: returns the mark and the label of one of its last steps, by number; see
+            `step_history`.
+        stall: how long a worker may be behind it, in seconds.
+        dead: how long a worker that it waits for may give no sign of life.
+    """
+
+    worker: int
+    step: int
+    find: Callable[[int], tuple[int, object] | None]
+    stall: float
+    dead: float
+
+    def judge(
+        self,
+        records: Collection[WorkerRecord],
+        now: float,
+        silence: float,
+        waited: Collection[int] = (),
+    ) -> errors.WorkerError | None:
+        """Returns the error that the records show, if any, with the worker to blame.
+
+        Args:
+            records: the records of the other workers.
+            now: the present time.
+            silence: how long a worker may give no sign of life.
+            waited: the workers that this one waits for, which may do so less long.
+        """
+        # The order is from cause to consequence: an exception of a worker's own makes
+        # others differ or stall, and these raise errors about it in turn.
+        for r in records:
+            if r.state == FAILED and not r.is_secondary:
+                return worker_records.failed_error(r)
+        blamed = [r for r in records if r.blame is not None]
+        for r in blamed:
+            if worker_records.is_firm(r):
+                return self._agree_with(r)
+        found = self._find_difference(records) or self.find_ended(records)
+        if found is not None:
+            return found
+        if blamed:
+            return self._agree_with(blamed[0])
+        for r in records:
+            # One that is stopped cannot answer; its launcher tells if it stays so.
+            is_short = r.worker in waited and not r.is_paused
+            allowed = min(silence, self.dead) if is_short else silence
+            if (found := self._find_late(r, now, allowed)) is not None:
+                return found
+        secondary = [r for r in records if r.state == FAILED]
+        return worker_records.failed_error(secondary[0]) if secondary else None
+
+    def _agree_with(self, r: WorkerRecord) -> errors.WorkerError:
+        """Returns the error that another worker has found first."""
+        assert r.blame is not None
+        kind, worker, step, text = r.blame
+        if worker == self.worker:
+            text = f"Worker {r.worker} has given up this one, worker {worker}: {text}"
+        return worker_records.KINDS[kind](text, worker, step)
+
+    def _find_difference(
+        self, records: Collection[WorkerRecord]
+    ) -> errors.WorkerError | None:
+        """Returns the error about a step in which workers differ, if there is one."""
+        for r in records:
+            for step, mark in r.recent:
+                # A step that this worker has not taken, or has forgotten, shows
+                # nothing.
+                own, label = self.find(step) or (mark, None)
+                if own != mark:
+                    odd = self._find_odd(records, step, own, r.worker)
+                    return worker_records.mismatch_error(odd, step, r, label)
+        return None
+
+    def _find_odd(
+        self, records: Collection[WorkerRecord], step: int, own: int, other: int
+    ) -> int:
+        """Returns this worker if most others agree on another step, else the other."""
+        # This worker is not among the records; the 1 below is its own voice.
+        told = collections.Counter(dict(r.recent).get(step, own) for r in records)
+        return self.worker if max(told.values()) > told[own] + 1 else other
+
+    def name_difference(
+        self,
+        records: Mapping[int, WorkerRecord],
+        differing: Mapping[int, tuple[int, object, str]],
+    ) -> errors.WorkerError | None:
+        """Returns the error about the first step in which workers differ.
+
+        Args:
+            records: the records of the other workers.
+            differing: the first step in which a worker differs from this one, with this
+                one's label and the other's; see `step_history.find_difference`.
+        """
+        if not differing:
+            return None
+        step = min(found[0] for found in differing.values())
+        told = {i: theirs for i, (n, _, theirs) in differing.items() if n == step}
+        common, count = collections.Counter(told.values()).most_common(1)[0]
+        other = next(i for i, theirs in sorted(told.items()) if theirs == common)
+        # The others do the same as this worker, as far as is known.
+        is_odd = count > 1 + len(records) - len(told)
+        return worker_records.mismatch_error(
+            self.worker if is_odd else other,
+            step,
+            records[other],
+            differing[other][1],
+            common,
+        )
+
+    def find_ended(
+        self, records: Collection[WorkerRecord]
+    ) -> errors.WorkerError | None:
+        """Returns the error about a worker that has left, or whose process is gone."""
+        for r in records:
+            if r.ending is not None and r.state == RUNS:
+                return worker_records.ended_error(r, r.ending)
+            if r.state == LEFT and r.step < self.step:
+                return worker_records.left_error(r, self.step)
+        return None
+
+    def _find_late(
+        self, r: WorkerRecord, now: float, silence: float
+    ) -> errors.WorkerError | None:
+        """Returns the error about a worker that is silent, or behind, for too long."""
+        is_behind = r.seconds_behind(self.step, now) > self.stall
+        # A worker that is behind and silent does not live, as far as one can tell.
+        limit = min(silence, self.dead) if is_behind else silence
+        if r.state == RUNS and now - r.beaten_at > limit:
+            return worker_records.lost_error(r, now)
+        return self.stalled(r, now) if is_behind else None
+
+    def stalled(self, r: WorkerRecord, now: float) -> errors.WorkerError:
+        """Returns the error about a worker that lives but is behind."""
+        return worker_records.stalled_error(r, now, self.worker, self.step)
+
+
+# Where workers write their steps in the coordination service.
+_PLACE = "unisono/guard/history"
+# How long a worker waits for the steps of one that differs, to name the first of them.
+_HISTORY_SECONDS = 1.0
+
+
+@final
+class StepComparison:
+    """The steps of this worker beside those of the others.
+
+    The devices compare the steps while they take them, and keep the result in ledgers.
+    The workers exchange what their steps were only if these differ.
+
+    Args:
+        client: JAX's client of the coordination service.
+        worker: the number of this worker.
+        pause: the seconds between two looks at what the others have written.
+
+    Attributes:
+        history: the steps of this worker.
+    """
+
+    def __init__(self, client: CoordinationClient, worker: int, pause: float) -> None:
+        self.history = step_history.StepHistory()
+        self._client = client
+        self._worker = worker
+        self._pause = pause
+        self._ledgers: dict[Topology, StepLedger] = {}
+
+    def find_ledger(self, topology: Topology) -> StepLedger:
+        """Returns the ledger of the steps on some devices."""
+        found = self._ledgers.get(topology)
+        if found is None:
+            found = self._ledgers[topology] = StepLedger(topology)
+        return found
+
+    def find_unfinished(self) -> list[jax.Array]:
+        """Returns an array of each ledger that is there when all steps are done."""
+        return [ledger.array for ledger in self._ledgers.values()]
+
+    def find_difference(
+        self, look: Callable[[], errors.WorkerError | None]
+    ) -> errors.WorkerError | None:
+        """Returns the error about a step that is done, if workers differed in it.
+
+        Args:
+            look: looks at the records of the others, and returns the error that they
+                show. They tell more than the devices know.
+        """
+        # A copy: another thread may add one.
+        for ledger in list(self._ledgers.values()):
+            found = ledger.find_difference()
+            if found is not None:
+                return self._explain(ledger, *found, look)
+        return None
+
+    def _explain(
+        self,
+        ledger: StepLedger,
+        count: int,
+        only_values: bool,
+        look: Callable[[], errors.WorkerError | None],
+    ) -> errors.WorkerError:
+        """Returns the error about a step in which the devices found a difference."""
+        step = self.history.find_counted(ledger, count)
+        label = (self.history.find(step or 0) or (0, "an earlier step"))[1]
+        if only_values:
+            return worker_records.value_error(step, label)
+        # The others publish their records soon.
+        until = time.monotonic() + _HISTORY_SECONDS + 10 * self._pause
+        while (told := look()) is None and time.monotonic() < until:
+            time.sleep(self._pause)
+        return told or worker_records.order_error(step, label)
+
+    def exchange_histories(
+        self, others: Collection[int]
+    ) -> dict[int, tuple[int, object, str]]:
+        """Returns the first step in which each of the other workers differs.
+
+        The records have the last steps only, and the label of the last one. So the
+        workers exchange all the steps that they remember.
+
+        Args:
+            others: the numbers of the other workers.
+
+        Returns:
+            By worker, the step's number, this worker's label and the other's; nothing
+            for a worker that does not differ, or has written nothing in time.
+        """
+        histories: dict[int, str] = {}
+        until = time.monotonic() + _HISTORY_SECONDS
+        with contextlib.suppress(Exception):
+            text = worker_records.clean(self.history.write())
+            own = f"{_PLACE}/{self._worker}"
+            self._client.key_value_set(own, text, allow_overwrite=True)
+            # All of them, because most of the workers are right.
+            while time.monotonic() < until and len(histories) < len(others):
+                for key, told in self._client.key_value_dir_get(_PLACE):
+                    worker = key.rpartition("/")[2]
+                    if worker.isdigit() and int(worker) in others:
+                        histories[int(worker)] = told
+                time.sleep(self._pause)
+        found = {
+            i: step_history.find_difference(self.history, told)
+            for i, told in histories.items()
+        }
+        return {i: first for i, first in found.items() if first is not None}

@@ -19,7 +19,7 @@ import time
 import traceback
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 from unisono._src.foundation import errors
 from unisono._src.workers import worker_records
@@ -154,12 +154,15 @@ class ExitHooks:
             f"{self._history.step} ({label}): {why}"
         )
 
-    def leave(self) -> None:
+    def leave(self, compare_more: Callable[[], None]) -> None:
         """Tells the others that the program has ended.
 
         Ends this process with a failure if the workers have not done the same. The last
-        worker that leaves sees the records of all. An exception would not change the
-        status with which Python ends.
+        worker that leaves sees the records of all.
+
+        Args:
+            compare_more: looks for what the steps do not show, once the others'
+                records are read.
         """
         has_worked = self._own.state == RUNS
         self._own.leave()
@@ -168,12 +171,21 @@ class ExitHooks:
             return
         with contextlib.suppress(Exception):
             self._peers.exchange()
+            compare_more()
         found = self._own.verdict
         if not isinstance(found, errors.WorkerMismatchError):
             found = self._peers.compare_counts()
         if found is not None:
             self._own.fail(found)
-            traceback.print_exception(found)
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(1)
+            end_with(found)
+
+
+def end_with(error: errors.WorkerError) -> NoReturn:
+    """Ends this process with a failure, while Python ends.
+
+    An exception would not change the status with which Python ends.
+    """
+    traceback.print_exception(error)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)

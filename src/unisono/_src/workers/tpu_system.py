@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from unisono._src.cluster import tpu_metadata
 from unisono._src.cluster.cluster_tasks import ClusterSpec
+from unisono._src.cluster.resolvers import tpu
 from unisono._src.cluster.resolvers.base import ClusterResolver
 from unisono._src.foundation import ambient
 from unisono._src.machines import devices
@@ -173,7 +173,7 @@ def _sort_by_worker(found: Sequence[jax.Device]) -> list[list[jax.Device]]:
     return [rows[process] for process in sorted(rows)]
 
 
-def query_system(workers: int, job: str) -> tpu_metadata.TPUSystemMetadata:
+def query_system(workers: int, job: str) -> tpu.TPUSystemMetadata:
     """Returns the number and the names of JAX's devices, for `TPUClusterResolver`.
 
     Args:
@@ -195,14 +195,12 @@ def query_system(workers: int, job: str) -> tpu_metadata.TPUSystemMetadata:
         for task, row in enumerate(rows)
         for i, device in enumerate(row)
     )
-    return tpu_metadata.TPUSystemMetadata(
-        len(names), len(rows), len(rows[0]), None, names
-    )
+    return tpu.TPUSystemMetadata(len(names), len(rows), len(rows[0]), None, names)
 
 
 def install() -> None:
     """Lets `TPUClusterResolver.get_tpu_system_metadata` find JAX's devices."""
-    tpu_metadata.MetadataQuery.run = query_system
+    tpu.MetadataQuery.run = query_system
 
 
 def grid_shape(count: int) -> tuple[int, int, int, int]:

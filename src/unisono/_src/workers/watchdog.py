@@ -12,7 +12,7 @@ import jax
 
 from unisono._src.foundation import errors
 from unisono._src.machines.topology import Topology
-from unisono._src.workers.step_ledger import StepLedger
+from unisono._src.workers.step_history import StepLedger
 from unisono._src.workers.worker_guard import Guard
 
 

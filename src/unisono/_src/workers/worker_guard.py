@@ -7,28 +7,35 @@ the records a few times a second (`peers`). The program raises the thread's find
 its next step, or with the error of a collective that broke. See docs/decisions/0013.
 Where a launcher has started the workers, it also tells each of them at once who has
 ended (docs/decisions/0023).
+
+A collective of Gloo that waits for another worker cannot be interrupted. The other one
+may live and still never come, because it has raised an error about a third one. Then
+only an end of the connection ends the wait (docs/decisions/0028).
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import json
+import os
+import pathlib
+import socket
 import threading
 import time
-from collections.abc import Callable
-from typing import final
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, final
 
 import jax
 
 from unisono._src.cluster import launcher_pipes
 from unisono._src.foundation import errors
 from unisono._src.workers.coordination_client import CoordinationClient
-from unisono._src.workers.peers import Peers, WaitLimits
+from unisono._src.workers.copy_comparison import CopyComparison
+from unisono._src.workers.peers import Peers, StepComparison, WaitLimits
 from unisono._src.workers.process_exit import ExitHooks
 from unisono._src.workers.step_agreement import StepAgreement, StepForecast
-from unisono._src.workers.step_comparison import StepComparison
-from unisono._src.workers.step_ledger import StepLedger
-from unisono._src.workers.worker_connections import WorkerConnections
+from unisono._src.workers.step_history import StepLedger
 from unisono._src.workers.worker_records import OwnRecord
 
 OFF, ASYNC, STRICT = "off", "async", "strict"
@@ -144,6 +151,7 @@ class Guard:
         steps: compares the steps of the workers.
         results: waits for the results of steps.
         connections: the connections with the other workers.
+        copies: compares the copies of mirrored variables, if the program asks for it.
     """
 
     def __init__(
@@ -162,6 +170,7 @@ class Guard:
         self.peers = Peers(client, workers, limits, self.own, self.steps, read_claim)
         self.results = StepResults(self.own, self.peers)
         self.connections = WorkerConnections(client, worker)
+        self.copies = CopyComparison(client, worker, limits.tick)
         self.is_strict = mode == STRICT
         self._forecast = StepForecast()
         self._agreement = StepAgreement(client, self.own, self.peers, stall_seconds)
@@ -240,6 +249,20 @@ class Guard:
         if found is not None:
             raise self.own.notice(found)
 
+    def compare_copies(self, must_end: bool = False) -> None:
+        """Looks for copies of mirrored variables that differ; see `own.verdict`.
+
+        Args:
+            must_end: whether this worker ends, and cannot wait for the others.
+        """
+        told = self.peers.copy_marks
+        found = self.copies.find_difference(told, must_end)
+        self.own.verdict = self.own.verdict or found
+
+    def tell_copies(self) -> None:
+        """Has the next record say what is known of this worker's copies."""
+        self.own.copy_marks = self.copies.collect()
+
     def hear(self, worker: int, message: launcher_pipes.LauncherMessage) -> None:
         """Notes what the launcher says of a worker's process: it ended, or stopped."""
         if self.peers.hear(worker, message):
@@ -255,7 +278,9 @@ class Guard:
         # The thread first, so that it does not publish after the last record.
         if self._thread.stop():
             self._exit.stop()
-            self._exit.leave()
+            self.tell_copies()
+            self.copies.tell_last()
+            self._exit.leave(lambda: self.compare_copies(must_end=True))
 
 
 @final
@@ -313,9 +338,11 @@ class _WatchThread:
         """Compares the records and the steps, and looks at the newest results."""
         guard, own = self._guard, self._guard.own
         try:
+            guard.tell_copies()
             guard.peers.exchange()
             find = guard.steps.find_difference
             own.verdict = own.verdict or find(guard.peers.look_again)
+            guard.compare_copies()
             guard.results.look_at_newest()
         except Exception:
             # The coordination service cannot be reached. If it stays so, the next
@@ -341,3 +368,94 @@ def _arrays_of(values: object) -> list[jax.Array]:
         values = [cell.array for cell in values]
     arrays = [x for x in jax.tree.leaves(values) if isinstance(x, jax.Array)]
     return [x for x in arrays if not x.is_deleted()]
+
+
+_PLACE = "unisono/connections/"
+# Gloo does not tell its connections, so the system is asked. It tells them on Linux.
+_DESCRIPTORS = pathlib.Path("/proc/self/fd")
+_TABLES = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
+_LISTENS = "0A"
+
+
+@final
+class _OwnSocket(NamedTuple):
+    """A socket of this process, with its addresses in the spelling of the system."""
+
+    descriptor: int
+    local: str
+    remote: str
+    state: str
+
+
+@final
+class WorkerConnections:
+    """The connections of this worker to others, known by where workers listen.
+
+    Args:
+        client: JAX's client of the coordination service.
+        worker: the number of this worker.
+    """
+
+    def __init__(self, client: CoordinationClient, worker: int) -> None:
+        self._client = client
+        self._own = f"{_PLACE}{worker}"
+
+    @contextlib.contextmanager
+    def find_listener(self) -> Iterator[None]:
+        """Tells all workers where this process listens since the block has begun.
+
+        Gloo opens its port when the backend starts, and connects later.
+        """
+        before = _list_listening()
+        yield
+        found = sorted(_list_listening() - before)
+        self._client.key_value_set(self._own, json.dumps(found), allow_overwrite=True)
+
+    def shut(self) -> None:
+        """Ends all connections with other workers; what waits for them fails at once.
+
+        It leaves alone those to the coordination service and those of the program.
+        """
+        told = self._client.key_value_dir_get(_PLACE[:-1])
+        listeners = {str(x) for _, text in told for x in json.loads(text)}
+        for found in _list_connections():
+            if found.state != _LISTENS and listeners & {found.local, found.remote}:
+                with contextlib.suppress(OSError):
+                    _shut(found.descriptor)
+
+
+def _shut(descriptor: int) -> None:
+    # A connection ends for all copies of its descriptor, and this one is closed here.
+    with socket.socket(fileno=os.dup(descriptor)) as connection:
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _list_listening() -> set[str]:
+    """Returns the addresses at which this process takes connections."""
+    return {c.local for c in _list_connections() if c.state == _LISTENS}
+
+
+def _list_connections() -> list[_OwnSocket]:
+    """Returns the connections and listeners of this process; none if not known."""
+    try:
+        own = dict(_number_sockets())
+        texts = [pathlib.Path(table).read_text("ascii") for table in _TABLES]
+    except OSError:
+        return []
+    rows = [line.split() for text in texts for line in text.splitlines()]
+    # Columns 1 to 3 are the addresses and the state, 9 is the socket's number.
+    return [
+        _OwnSocket(own[r[9]], r[1], r[2], r[3])
+        for r in rows
+        if len(r) > 9 and r[9] in own
+    ]
+
+
+def _number_sockets() -> Iterator[tuple[str, int]]:
+    """Yields the system's number of each socket of this process, and a descriptor."""
+    for path in _DESCRIPTORS.iterdir():
+        # Another thread may have closed it meanwhile.
+        with contextlib.suppress(OSError):
+            kind, _, number = os.readlink(path).partition(":")
+            if kind == "socket":
+                yield number.strip("[]"), int(path.name)

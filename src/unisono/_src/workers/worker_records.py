@@ -51,6 +51,8 @@ class OwnRecord:
         verdict: the error about a worker that this one has found, if any. It needs no
             lock: whoever sets it first wins, and it stays.
         has_noticed: whether the program has raised such an error.
+        copy_marks: marks of the copies of mirrored variables, by step; see
+            `copy_comparison`.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class OwnRecord:
         self.state = RUNS
         self.verdict: errors.WorkerError | None = None
         self.has_noticed = False
+        self.copy_marks: list[tuple[int, int]] = []
         self._client = client
         self._history = history
         # The exception that ends this worker, and whom it blames for it.
@@ -95,6 +98,7 @@ class OwnRecord:
                 "secondary": self._blame is not None,
                 "blame": _write_blame(self._blame or self.verdict),
                 "recent": [(n, mark) for n, mark, _ in recent],
+                "copies": self.copy_marks,
             },
             # A character takes one character then, so that the record keeps its limit.
             ensure_ascii=False,
@@ -149,6 +153,7 @@ class WorkerRecord:
         # Whether its launcher says that it is stopped, as by SIGSTOP.
         self.is_paused = False
         self.recent: list[tuple[int, int]] = []
+        self.copy_marks: dict[int, int] = {}
         self.beaten_at = self.stepped_at = now
         # The time since which this worker waits for it. It counts from the first look
         # that finds it behind, because all workers may have paused together before.
@@ -182,6 +187,7 @@ class WorkerRecord:
             found = json.loads(text)
             beat, step = int(found["beat"]), int(found["step"])
             recent = [(int(a), int(b)) for a, b in found["recent"][:TOLD]]
+            copies = {int(a): int(b) for a, b in found["copies"]}
             state, label = str(found["state"]), str(found["label"])
             error, secondary = str(found["error"]), bool(found["secondary"])
             blame = _read_blame(found["blame"])
@@ -194,6 +200,7 @@ class WorkerRecord:
             # It moves: the time that it may be behind begins anew.
             self.behind_since = None
         self.recent, self.state, self.label = recent, state, label
+        self.copy_marks = copies
         self.error, self.is_secondary, self.blame = error, secondary, blame
 
 

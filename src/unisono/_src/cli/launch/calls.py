@@ -35,6 +35,7 @@ def launch(
     grace_seconds: float = 15.0,
     stop_seconds: float = 30.0,
     stopped_seconds: float | None = None,
+    check_replicas: int | None = None,
 ) -> list[Any]:
     """Runs a function as `n` workers on this machine, and returns their results.
 
@@ -63,6 +64,9 @@ def launch(
         stopped_seconds: how long a worker may be stopped, as by SIGSTOP, before it is
             killed; 0 for any time. By default the environment variable
             ``UNISONO_STOPPED_SECONDS``, or 10.
+        check_replicas: after how many steps workers compare their copies of mirrored
+            variables again; 0 for never. By default the environment variable
+            ``UNISONO_CHECK_REPLICAS``, or 0.
 
     Returns:
         The workers' results, in their order.
@@ -96,6 +100,7 @@ def launch(
             grace_seconds=grace_seconds,
             stop_seconds=stop_seconds,
             stopped_seconds=stopped_seconds,
+            check_replicas=check_replicas,
             timeout_seconds=timeout_seconds,
             descriptors=[(asked.fileno(), answer.fileno()) for answer in answers],
             is_called=True,

@@ -62,6 +62,12 @@ Stopped = Annotated[
         "never.  [default: 10]",
     ),
 ]
+CheckReplicas = Annotated[
+    int | None,
+    typer.Option(
+        min=0, help="Compare the copies of mirrored variables every so many steps."
+    ),
+]
 Attach = Annotated[
     allocation.JobKind, typer.Option(help="The larger job to take part in.")
 ]
@@ -100,6 +106,7 @@ def launch(
     grace: Grace = 15.0,
     stop: Stop = 30.0,
     stopped: Stopped = None,
+    check_replicas: CheckReplicas = None,
     attach: Attach = allocation.JobKind.AUTO,
     port: Port = 8888,
     nodes: Nodes = None,
@@ -124,6 +131,7 @@ def launch(
             grace_seconds=grace,
             stop_seconds=stop,
             stopped_seconds=stopped,
+            check_replicas=check_replicas,
             place=runs.JobAttachment(attach, port, nodes, service),
         )
         with output.open_output(output_dir, plain=plain) as out:

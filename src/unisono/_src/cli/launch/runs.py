@@ -13,7 +13,7 @@ from unisono._src.cli.launch import (
     output,
     worker_process,
 )
-from unisono._src.cluster import paused_processes
+from unisono._src.cluster import paused_processes, replica_checks
 from unisono._src.foundation import options
 
 
@@ -104,6 +104,8 @@ class RunRequest:
             time.
         stopped_seconds: how long a worker may be stopped, as by SIGSTOP; 0 for any
             time, None for what the environment says.
+        check_replicas: after how many steps workers compare their copies of mirrored
+            variables again; 0 for never, None for what the environment says.
         place: the larger job of the workers.
         descriptors: for each worker, file descriptors to inherit.
         is_called: whether a program calls this, which may use SIGUSR1 and SIGUSR2.
@@ -120,6 +122,7 @@ class RunRequest:
     stop_seconds: float = 30.0
     timeout_seconds: float | None = None
     stopped_seconds: float | None = None
+    check_replicas: int | None = None
     place: JobAttachment = dataclasses.field(default_factory=JobAttachment)
     descriptors: Sequence[Sequence[int]] = ()
     is_called: bool = False
@@ -133,6 +136,11 @@ def run(request: RunRequest, out: output.WorkerOutput) -> group.GroupOutcome:
         ValueError: the size or the devices do not fit this machine or job.
     """
     stopped_seconds = paused_processes.limit_seconds(request.stopped_seconds)
+    if replica_checks.check_interval(request.check_replicas) and request.servers:
+        raise ValueError(
+            "--check-replicas compares mirrored variables, and with --ps the variables "
+            "are on parameter servers, each of them once; leave one of the two out."
+        )
     size, placement = request.size, _place_workers(request, request.size)
     if request.size.minimum is not None and not placement.is_local:
         raise ValueError(
@@ -187,9 +195,12 @@ def _plan_commands(
             restart,
         )
         return [dataclasses.replace(c, env=c.env | own) for c in made]
-    return launch_plan.plan_commands(
+    made = launch_plan.plan_commands(
         request.argv, placement, request.devices, restart, request.descriptors
     )
+    every = replica_checks.check_interval(request.check_replicas)
+    own = {replica_checks.VARIABLE: str(every)}
+    return [dataclasses.replace(c, env=c.env | own) for c in made]
 
 
 def _place_workers(request: RunRequest, size: GroupSize) -> launch_plan.WorkerPlacement:

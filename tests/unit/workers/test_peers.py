@@ -3,7 +3,7 @@
 import zlib
 
 import unisono
-from unisono._src.workers import failure_detector, worker_records
+from unisono._src.workers import peers, worker_records
 
 
 def judge(worker, labels):
@@ -17,7 +17,7 @@ def judge(worker, labels):
     mine = records.pop(worker)
     own = labels[mine.worker]
     steps = {1: (zlib.crc32(own.encode()), own)}
-    point = failure_detector.FailureDetector(worker, 1, steps.get, 30.0, 3.5)
+    point = peers.FailureDetector(worker, 1, steps.get, 30.0, 3.5)
     return point.judge(records, 0.0, 30.0)
 
 
