@@ -1,14 +1,15 @@
 """Measures what a step of a model in parts holds, gathers and takes.
 
 usage: python benchmarks/sharded.py [--quick] [--devices 2 8 64] [--size 1024]
-           [--programs variables tape keras flax loop checkpoint flax_loop]
+           [--programs variables tape keras fit flax loop checkpoint flax_loop]
 
 The model is a number of equal layers of one matrix, trained with SGD. Each program is
 written for a strategy, and measured with mirrored state, with sharded state that
 gathers where weights are used, and with sharded state that gathers before the step.
 Beside it stand two programs by hand: `jit` with a `NamedSharding` for each matrix, and
 `shard_map` that gathers in the function of a layer, under `jax.checkpoint`. All
-programs of a row take turns in one process. Memory is counted in layers.
+programs of a row take turns in one process. Memory is counted in layers. A row is
+printed when it is there; ``--quick`` takes eight devices and one round.
 """
 
 from __future__ import annotations
@@ -23,20 +24,22 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import rich.console
-import rich.table
-
 PROGRAMS = (
-    "variables", "tape", "keras", "flax", "loop", "checkpoint", "flax_loop",
+    "variables", "tape", "keras", "fit", "flax", "loop", "checkpoint", "flax_loop",
 )  # fmt: skip
 LOOPS = ("loop", "checkpoint", "flax_loop")
 LAYERS, ROWS, RATE = 8, 8, 0.01
-STEPS = 5
-LIBRARIES = {"keras": "keras", "flax": "flax.nnx", "flax_loop": "flax.nnx"}
-OURS = ("mirrored", "sharded", "before the step")
+LIBRARIES = {
+    "keras": "keras",
+    "fit": "keras",
+    "flax": "flax.nnx",
+    "flax_loop": "flax.nnx",
+}
+# The first is what arithmetic is compared with.
+OURS = ("before the step", "mirrored", "sharded")
 HAND = ("jit by hand", "shard_map by hand")
 
 
@@ -49,21 +52,36 @@ def _start(size: int) -> tuple[Any, Any]:
     return stack.astype(np.float32), rng.normal(size=(ROWS, size)).astype(np.float32)
 
 
+def _make_strategy(kind: str, devices: int) -> Any:
+    import unisono as uni
+
+    options: dict[str, Any] = {} if kind == "mirrored" else {"state": "sharded"}
+    if kind == "before the step":
+        options["gather"] = "step"
+    names = [f"CPU:{i}" for i in range(devices)]
+    return uni.distribute.MirroredStrategy(names, **options)
+
+
+def _make_model(stack: Any) -> Any:
+    import keras
+
+    size = stack.shape[1]
+    dense = functools.partial(
+        keras.layers.Dense, size, activation="tanh", use_bias=False
+    )
+    model = keras.Sequential([keras.layers.Input((size,)), *(dense() for _ in stack)])
+    model.set_weights(list(stack))
+    return model
+
+
 class Ours:
     """Trains under a strategy, with one kind of state."""
 
     def __init__(self, program: str, kind: str, devices: int, size: int) -> None:
         import unisono as uni
 
-        options: dict[str, Any] = {} if kind == "mirrored" else {"state": "sharded"}
-        if kind == "before the step":
-            options["gather"] = "step"
-        names = [f"CPU:{i}" for i in range(devices)]
-        self.strategy = uni.distribute.MirroredStrategy(names, **options)
+        self.strategy = _make_strategy(kind, devices)
         self.stack, rows = _start(size)
-        # What makes variables must be loaded before the scope.
-        if program in LIBRARIES:
-            importlib.import_module(LIBRARIES[program])
         with self.strategy.scope():
             replica = getattr(self, f"_{program}")()
         self.batch = self.strategy.experimental_distribute_values_from_function(
@@ -150,13 +168,7 @@ class Ours:
 
         import unisono as uni
 
-        size = self.stack.shape[1]
-        dense = functools.partial(
-            keras.layers.Dense, size, activation="tanh", use_bias=False
-        )
-        layers = [keras.layers.Input((size,)), *(dense() for _ in self.stack)]
-        model = keras.Sequential(layers)
-        model.set_weights(list(self.stack))
+        model = _make_model(self.stack)
         optimizer = keras.optimizers.SGD(RATE)
         optimizer.build(model.trainable_variables)
 
@@ -217,6 +229,63 @@ class Ours:
             return value
 
         return replica
+
+
+class Fit:
+    """Trains a Keras model by Keras' own step, that of `fit`."""
+
+    def __init__(self, program: str, kind: str, devices: int, size: int) -> None:
+        import jax
+        import keras
+        import numpy as np
+        from keras.src.backend.jax import trainer
+
+        stack, rows = _start(size)
+        self.rows = np.tile(rows, (devices, 1))
+        self.jitted: list[Any] = []
+        outer: Any = trainer.jit
+
+        def jit(fn: Any, **options: Any) -> Any:
+            jitted = outer(fn, **options)
+
+            def call(*args: Any) -> Any:
+                # What a step takes is gone after it.
+                shapes = jax.tree.map(
+                    lambda x: jax.ShapeDtypeStruct(
+                        x.shape, x.dtype, sharding=x.sharding
+                    ),
+                    args,
+                )
+                self.jitted[:] = [jitted, shapes]
+                return jitted(*args)
+
+            return call
+
+        begin = time.perf_counter()
+        trainer.jit = jit
+        try:
+            with _make_strategy(kind, devices).scope():
+                self.model = _make_model(stack)
+                # The mean of this is the loss of the other programs.
+                self.model.compile(
+                    keras.optimizers.SGD(RATE),
+                    lambda _, y: ROWS * keras.ops.sum(y**2, -1),
+                )
+            self()
+        finally:
+            trainer.jit = outer
+        self.first = time.perf_counter() - begin
+
+    def __call__(self) -> Any:
+        """Makes one step and returns its loss."""
+        import jax.numpy as jnp
+
+        return jnp.asarray(self.model.train_on_batch(self.rows, self.rows))
+
+    def compile(self) -> Any:
+        """Returns the compiled program."""
+        jitted, shapes = self.jitted
+        return jitted.lower(*shapes).compile()
 
 
 class Hand:
@@ -290,16 +359,20 @@ def _count(text: str, name: str) -> int:
     return sum(len(re.findall(r"\w+\[[\d,]*\]", line)) for line in lines)
 
 
-def _burst(step: Callable[[], Any]) -> float:
+def _burst(step: Callable[[], Any], steps: int) -> float:
     begin = time.perf_counter()
-    for _ in range(STEPS):
+    for _ in range(steps):
         # Each is waited for: see docs/decisions/0005 for hand-written JAX.
         step().block_until_ready()
-    return (time.perf_counter() - begin) / STEPS
+    return (time.perf_counter() - begin) / steps
 
 
-def measure(program: str, devices: int, size: int, rounds: int) -> list[dict[str, Any]]:
-    """Returns the figures of all ways to run a program.
+def measure(
+    program: str, devices: int, size: int, rounds: int
+) -> Iterator[dict[str, Any]]:
+    """Yields the figures of all ways to run a program.
+
+    Memory and counts come first, then the times of all.
 
     Args:
         program: the program.
@@ -310,84 +383,108 @@ def measure(program: str, devices: int, size: int, rounds: int) -> list[dict[str
     import jax
 
     layer = size * size * 4
-    made, found = {}, []
+    made = {}
+    # What makes variables must be loaded before the scope.
+    if program in LIBRARIES:
+        importlib.import_module(LIBRARIES[program])
     for kind in (*OURS, *HAND):
-        make = Ours if kind in OURS else Hand
+        make: Any = Hand if kind in HAND else Fit if program == "fit" else Ours
         begin = time.perf_counter()
         made[kind] = step = make(program, kind, devices, size)
         compiled = step.compile()
-        first = time.perf_counter() - begin
+        # Keras' step has run, and is compiled once more to be looked at.
+        first = getattr(step, "first", time.perf_counter() - begin)
         memory, text = compiled.memory_analysis(), compiled.as_text()
-        found.append(
-            {
-                "kind": kind,
-                "held": memory.temp_size_in_bytes / layer,
-                "with arguments": (
-                    memory.temp_size_in_bytes + memory.argument_size_in_bytes
-                )
-                / layer,
-                "gathers": _count(text, "all-gather"),
-                "scatters": _count(text, "reduce-scatter"),
-                "flops": compiled.cost_analysis()["flops"],
-                "first": first,
-            }
-        )
+        held = memory.temp_size_in_bytes / layer
+        yield {
+            "kind": kind,
+            "held": held,
+            "with arguments": held + memory.argument_size_in_bytes / layer,
+            "gathers": _count(text, "all-gather"),
+            "scatters": _count(text, "reduce-scatter"),
+            "flops": compiled.cost_analysis()["flops"],
+            "first": first,
+        }
         jax.clear_caches()
     if not rounds:
-        return found
-    losses = {kind: [float(step()) for _ in range(3)] for kind, step in made.items()}
+        return
+    # Keras' step has been made once already.
+    skip = program == "fit"
+    losses = {
+        kind: [float(step()) for _ in range(3 if kind in HAND or not skip else 2)]
+        for kind, step in made.items()
+    }
     times: dict[str, list[float]] = {kind: [] for kind in made}
     for i in range(rounds):
         order = list(made.items())
         for kind, step in order if i % 2 else order[::-1]:
-            times[kind].append(_burst(step))
-    for row in found:
-        row["loss"] = losses[row["kind"]][-1]
-        row["same"] = losses[row["kind"]] == losses["mirrored"]
-        row["ms"] = statistics.median(times[row["kind"]]) * 1e3
-    return found
+            times[kind].append(_burst(step, 5 if rounds > 1 else 2))
+    for kind, found in times.items():
+        yield {
+            "kind": kind,
+            "ms": statistics.median(found) * 1e3,
+            "loss": losses[kind][-1],
+            "same": losses[kind] == losses["mirrored"],
+        }
 
 
-def _child(arguments: list[str]) -> Any:
-    done = subprocess.run(
-        [sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True
-    )
-    done.check_returncode()
-    return json.loads(done.stdout.strip().splitlines()[-1])
+def _child(arguments: list[str]) -> Iterator[dict[str, Any]]:
+    """Yields what a process of its own measures, when it is there."""
+    command = [sys.executable, __file__, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        for line in child.stdout:
+            if line.startswith("{"):
+                yield json.loads(line)
+    if child.returncode:
+        raise SystemExit(f"{' '.join(arguments)} failed.")
+
+
+# What is printed: the head of a column, its width, and the figure.
+_COLUMNS: tuple[tuple[str, int, Callable[[dict[str, Any]], str]], ...] = (
+    ("program", 11, lambda r: r["program"]),
+    ("n", 3, lambda r: r["n"]),
+    ("state", 18, lambda r: r["kind"]),
+    ("held", 6, lambda r: f"{r['held']:.1f}"),
+    ("with arguments", 15, lambda r: f"{r['with arguments']:.1f}"),
+    ("gathers", 8, lambda r: str(r["gathers"])),
+    ("scatters", 9, lambda r: str(r["scatters"])),
+    ("arithmetic", 11, lambda r: f"{r['flops'] / r['whole']:.2f}"),
+    ("first s", 8, lambda r: f"{r['first']:.2f}"),
+)
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)
 
 
 def _table(programs: list[str], devices: list[int], size: int, rounds: int) -> None:
-    console = rich.console.Console(width=None if sys.stdout.isatty() else 150)
-    table = rich.table.Table(title=f"{LAYERS} layers of {size}², memory in layers")
-    for head in ("program", "n", "state", "held", "with arguments", "gathers",
-                 "scatters", "arithmetic", "first s", "step ms", "loss"):  # fmt: skip
-        table.add_column(head, justify="right", no_wrap=True)
+    _print(f"{LAYERS} layers of {size}², memory in layers")
+    _print(" ".join(head.rjust(width) for head, width, _ in _COLUMNS))
     for program in programs:
         for count in devices:
-            console.print(f"[dim]{program}, {count} device(s) …")
             # A virtual device more than there are cores takes a turn of its own.
             times = rounds if count <= 8 else 0
-            rows = _child(["--measure", program, str(count), str(size), str(times)])
-            whole = next(r for r in rows if r["kind"] == "before the step")
-            for r in rows:
-                same = "" if r["kind"] == "mirrored" or not r.get("same") else " ="
-                table.add_row(
-                    program, str(count), r["kind"], f"{r['held']:.1f}",
-                    f"{r['with arguments']:.1f}", str(r["gathers"]),
-                    str(r["scatters"]), f"{r['flops'] / whole['flops']:.2f}",
-                    f"{r['first']:.2f}", f"{r['ms']:.1f}" if "ms" in r else "",
-                    f"{r['loss']:.4f}{same}" if "loss" in r else "",
-                )  # fmt: skip
-            table.add_section()
-    console.print(table)
-    console.print("= after a loss: bit for bit those of mirrored state, in all steps.")
+            given = ["--measure", program, str(count), str(size), str(times)]
+            whole = None
+            for row in _child(given):
+                row |= {"program": program, "n": str(count)}
+                if "ms" in row:
+                    same = "" if row["kind"] == "mirrored" or not row["same"] else " ="
+                    kind = row["kind"].rjust(34)
+                    _print(f"{kind}: {row['ms']:.1f} ms, loss {row['loss']:.4f}{same}")
+                    continue
+                whole = whole or row["flops"]
+                row["whole"] = whole
+                _print(" ".join(f(row).rjust(width) for _, width, f in _COLUMNS))
+    _print("= after a loss: bit for bit those of mirrored state, in all steps.")
 
 
 def main() -> None:
     """Prints the table, or with ``--measure`` the figures of one program."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer rounds")
-    parser.add_argument("--devices", nargs="+", type=int, default=[2, 8, 64])
+    parser.add_argument("--quick", action="store_true", help="eight devices, one round")
+    parser.add_argument("--devices", nargs="+", type=int)
     parser.add_argument("--size", type=int, default=1024)
     parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=PROGRAMS)
     parser.add_argument("--measure", nargs=4, help=argparse.SUPPRESS)
@@ -398,10 +495,12 @@ def main() -> None:
 
         program, count, size, rounds = arguments.measure
         uni.config.set_virtual_devices(int(count))
-        print(json.dumps(measure(program, int(count), int(size), int(rounds))))
+        for row in measure(program, int(count), int(size), int(rounds)):
+            _print(json.dumps(row))
     else:
-        rounds = 3 if arguments.quick else 11
-        _table(list(arguments.programs), arguments.devices, arguments.size, rounds)
+        rounds = 1 if arguments.quick else 11
+        devices = arguments.devices or ([8] if arguments.quick else [2, 8, 64])
+        _table(list(arguments.programs), devices, arguments.size, rounds)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Keras and Flax models whose weights and slots are split over devices."""
 
+import importlib
 import re
 
 import jax
@@ -10,6 +11,7 @@ import pytest
 import unisono as uni
 from tests import machine
 from tests.integration.programs import difference, examples, scope
+from unisono._src.execution import late_gathers
 
 keras = pytest.importorskip("keras")
 pytest.importorskip("flax")
@@ -100,6 +102,97 @@ def test_fit_runs_on_replicas_that_span_devices(logical, options):
     model, found = fitted(over_logical_devices(logical, **options), adam, image=True)
     assert difference(found, wanted) < CLOSE
     assert parts(model.layers[0].kernel) == {(5, 48 // logical if options else 48)}
+
+
+class Steps:
+    """Keeps the steps that Keras compiles, and the shapes of their first call."""
+
+    def __init__(self, monkeypatch):
+        trainer = importlib.import_module("keras.src.backend.jax.trainer")
+        outer = trainer.jit
+        self.called = {}
+
+        def jit(fn, **options):
+            jitted = outer(fn, **options)
+
+            def call(*args):
+                shapes = jax.tree.map(describe, args)
+                self.called.setdefault(fn.__name__, (jitted, shapes))
+                return jitted(*args)
+
+            return call
+
+        monkeypatch.setattr(trainer, "jit", jit)
+        # Layers are small here: without this, all would share one gather.
+        monkeypatch.setattr(late_gathers, "SHARED", 0)
+
+    def compiled(self, name):
+        jitted, shapes = self.called[name]
+        return jitted.lower(*shapes).compile()
+
+
+def describe(x):
+    return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding)
+
+
+def count(text, name):
+    lines = re.findall(rf"= (\(.*?\)|\S+) {name}(?:-start)?\(", text)
+    return sum(len(re.findall(r"\w+\[[\d,]*\]", line)) for line in lines)
+
+
+LAYERS, SIZE = 6, 64
+
+
+def deep(strategy):
+    with strategy.scope():
+        keras.utils.set_random_seed(3)
+        dense = [
+            layers.Dense(SIZE, activation="tanh", use_bias=False) for _ in range(LAYERS)
+        ]
+        model = keras.Sequential([layers.Input((SIZE,)), *dense])
+        model.compile("adam", "mse")
+    return model
+
+
+@pytest.mark.needs_devices(8)
+@pytest.mark.feature("V01", "T01")
+@pytest.mark.parametrize("replicas", [2, 8])
+def test_fit_holds_a_few_layers_and_not_the_whole_model(monkeypatch, replicas):
+    steps = Steps(monkeypatch)
+    names = machine.names(replicas)
+    options = {"state": "sharded", "shard_above": 64}
+    strategy = uni.distribute.MirroredStrategy(names, **options)
+    model = deep(strategy)
+    x = np.random.default_rng(0).normal(size=(32, SIZE)).astype(np.float32)
+    wanted = deep(uni.distribute.MirroredStrategy(names))
+    given = {"batch_size": 16, "verbose": 0, "shuffle": False, "epochs": 2}
+    history = wanted.fit(x, x, validation_data=(x, x), **given).history
+    steps.called.clear()
+    assert model.fit(x, x, validation_data=(x, x), **given).history == history
+    model.predict(x, batch_size=16, verbose=0)
+    with model.distribute_strategy.scope():
+        found = {name: steps.compiled(name) for name in steps.called}
+    held = found["train_step"].memory_analysis().temp_size_in_bytes
+    assert held < 3.5 * SIZE * SIZE * 4
+    text = found["train_step"].as_text()
+    # The gradient of the input is not asked for, so the first weight is read once.
+    assert count(text, "all-gather") == 2 * LAYERS - 1
+    assert count(text, "reduce-scatter") == LAYERS
+    for name in ("test_step", "predict_step"):
+        assert count(found[name].as_text(), "all-gather") == LAYERS
+        held = found[name].memory_analysis().temp_size_in_bytes
+        assert held < 2.5 * SIZE * SIZE * 4
+
+
+def test_fit_gathers_before_the_step_if_that_is_asked_for(monkeypatch):
+    steps = Steps(monkeypatch)
+    options = {"state": "sharded", "shard_above": 64, "gather": "step"}
+    model = deep(uni.distribute.MirroredStrategy(machine.names(2), **options))
+    x = np.ones((8, SIZE), np.float32)
+    model.fit(x, x, verbose=0)
+    with model.distribute_strategy.scope():
+        text = steps.compiled("train_step").as_text()
+    assert count(text, "all-gather") == LAYERS
 
 
 def trained(strategy, optimizer):

@@ -83,6 +83,14 @@ ROWS = [
     Row("import", "port", 0, seconds=10.0, is_quick=True),
     Row("step", "terminate"),
     Row("step", "abort"),
+    # Variables that workers have in parts, which they gather, write and read.
+    *(
+        Row(phase, fault, victim, is_quick=(phase, victim) == ("save-parts", 1))
+        for phase in ("gather", "save-parts", "restore-parts")
+        for fault, victim in (("kill", 1), ("kill", 0))
+    ),
+    Row("gather", "raise", 1),
+    Row("gather", "kill", 2, workers=4),
     Row("input", "kill", 1),
     Row("input", "raise", 0),
     Row("join", "kill", 1),

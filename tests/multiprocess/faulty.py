@@ -20,6 +20,10 @@ INDEX = CONFIG["task"]["index"]
 DIRECTORY = pathlib.Path(HERE)
 STEPS = 100_000
 KEPT = []
+# In these phases the variable is split over the workers.
+PARTS = ("gather", "save-parts", "restore-parts")
+# So many elements that it is restored part after part.
+SIZE = 12 << 16 if PHASE in PARTS else 33
 
 
 def go_wrong():
@@ -66,7 +70,8 @@ def make_strategy(tf):
     options = tf.distribute.experimental.CommunicationOptions(
         timeout_seconds=float(os.environ.get("TEST_TIMEOUT", "30"))
     )
-    return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    state = {"state": "sharded"} if PHASE in PARTS else {}
+    return tf.distribute.MultiWorkerMirroredStrategy(None, options, **state)
 
 
 def main():
@@ -79,10 +84,10 @@ def main():
     strategy = make_strategy(tf)
     reach("start")
     with strategy.scope():
-        v = tf.Variable(jnp.zeros(33))
+        v = tf.Variable(jnp.zeros(SIZE))
 
     def replica(x):
-        return x * jnp.ones(33), x
+        return x * jnp.ones(SIZE), x
 
     # Two reductions of different sizes: Gloo must not take one for the other.
     @tf.function
@@ -109,8 +114,25 @@ def main():
             float(step(batch)[0])
     act = make_action(tf, strategy, v, step)
     for k in range(STEPS):
-        reach(PHASE) if k == 5 else None
+        reach_action() if k == 5 else None
         act()
+
+
+def reach_action():
+    """Goes wrong now, or when the worker next writes or reads a part of a file."""
+    if PHASE not in PARTS[1:]:
+        reach(PHASE)
+        return
+    from unisono._src.saving.format import part_files
+
+    name = "write" if PHASE == "save-parts" else "read"
+    use = getattr(part_files, name)
+
+    def fail(*given):
+        reach(PHASE)
+        return use(*given)
+
+    setattr(part_files, name, fail)
 
 
 def make_action(tf, strategy, v, step):
@@ -138,6 +160,9 @@ def make_action(tf, strategy, v, step):
         "eager": lambda: strategy.reduce("SUM", strategy.run(lambda: one), None),
         "save": lambda: checkpoint.write(str(DIRECTORY / "saved")),
         "restore": lambda: checkpoint.read(path),
+        "gather": v.numpy,
+        "save-parts": lambda: checkpoint.write(str(DIRECTORY / "saved")),
+        "restore-parts": lambda: checkpoint.read(path),
         "order": act_in_order,
         "compute": lambda: (compute(one).block_until_ready(), float(step(one)[0])),
     }

@@ -284,3 +284,51 @@ def backup(s, w, directory, how="arrays", stop=None):
             "steps": int(model.optimizer.iterations),
         }
     )
+
+
+def fit_in_parts(s, w):
+    """Fits a model whose weights may be split, saves it, and trains it by a tape."""
+    x, y = data(32)
+    keras.utils.set_random_seed(7)
+    with s.scope():
+        model = keras.Sequential(
+            [layers.Input((5,)), layers.Dense(16, activation="tanh"), layers.Dense(4)]
+        )
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("adam", loss)
+    given = {"x": x, "y": y, "batch_size": 8, "shuffle": False}
+    history = model.fit(epochs=2, verbose=0, **given).history
+    shown = repr(model.weights[0])
+    optimizer = model.optimizer
+
+    @uni.function
+    def step(rows, labels):
+        def replica(rows, labels):
+            with uni.GradientTape() as tape:
+                found = uni.reduce_mean(loss(labels, model(rows)))
+            optimizer.apply_gradients(
+                zip(
+                    tape.gradient(found, model.trainable_variables),
+                    model.trainable_variables,
+                    strict=True,
+                )
+            )
+            return found
+
+        return s.reduce("MEAN", s.run(replica, args=(rows, labels)), axis=None)
+
+    losses = []
+    for _ in range(2):
+        rows = s.experimental_distribute_values_from_function(lambda c: x[:4])
+        labels = s.experimental_distribute_values_from_function(lambda c: y[:4])
+        losses.append(float(step(rows, labels)))
+    return plain(
+        {
+            "history": history,
+            "losses": losses,
+            "evaluate": [model.evaluate(x, y, batch_size=8, verbose=0)],
+            "predict": model.predict(x, batch_size=8, verbose=0),
+            "weights": model.get_weights(),
+            "shown": shown.count("part "),
+        }
+    )

@@ -1,10 +1,12 @@
 """Several workers give the numbers of one process with as many replicas."""
 
 import jax
+import numpy as np
 import pytest
 
 import unisono
 from tests.multiprocess import harness, scenarios
+from tests.unit.saving.format.test_safetensors_files import write
 
 SIZES, LARGE = [(2, 1), (2, 2)], [(4, 1), (4, 2)]
 pytestmark = pytest.mark.timeout(180)
@@ -333,3 +335,23 @@ def test_the_worker_whose_replica_made_it_names_where_a_number_is_not_finite(gro
     (_, text), *_ = first
     assert "Nothing that this worker computes before the workers exchange" in text
     assert "Either the message of another worker names" in text
+
+
+def test_workers_load_the_same_tensors_or_none(group, tmp_path):
+    x = np.arange(12, dtype="float32").reshape(4, 3)
+    right = str(write(tmp_path / "a.safetensors", {"v": x}))
+    other = str(write(tmp_path / "b.safetensors", {"v": -x}))
+    missing = str(tmp_path / "c.safetensors")
+    for told, copies in group.call("load_tensors", paths=[right, right]):
+        assert told == ["ok", {"v": "v"}]
+        assert copies == [x.tolist()] * group.devices
+    for told, copies in group.call("load_tensors", paths=[right, other]):
+        assert told[0] == "WorkerMismatchError"
+        assert "different tensors" in told[1]
+        assert "b.safetensors has the mark" in told[1]
+        assert copies == np.zeros((group.devices, 4, 3)).tolist()
+    (first, _), (second, _) = group.call("load_tensors", paths=[right, missing])
+    assert first[0] == "WorkerFailedError" and "no file" in first[1]
+    assert second[0] == "NotFoundError"
+    # The workers go on together.
+    assert group.call("load_tensors", paths=[other, other])[0][0][0] == "ok"

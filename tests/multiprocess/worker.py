@@ -17,7 +17,9 @@ def main():
         timeout_seconds=float(os.environ.get("TEST_TIMEOUT", "30"))
     )
     strategy = unisono.distribute.MultiWorkerMirroredStrategy(
-        communication_options=options, guard=os.environ.get("TEST_GUARD", "async")
+        communication_options=options,
+        guard=os.environ.get("TEST_GUARD", "async"),
+        **json.loads(os.environ.get("TEST_OPTIONS", "{}")),
     )
     worker = strategy.cluster_resolver.task_id
     print(json.dumps({"result": strategy.num_replicas_in_sync}), file=out)

@@ -17,6 +17,8 @@ from tests import machine
 from tests.random_programs import tries
 from unisono._src.execution import late_gathers
 
+keras = pytest.importorskip("keras")
+
 WIDTH, DEPTH = 12, 2
 pytestmark = pytest.mark.needs_devices(8)
 
@@ -142,3 +144,102 @@ def test_sharded_programs_give_the_numbers_of_mirrored_ones(
     limit = 2e-2 if half in layers else 5e-5
     for own, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(own, other, rtol=limit, atol=limit / 10)
+
+
+# Keras' own step, under `fit`.
+
+
+def plain(width):
+    return [keras.layers.Dense(width, activation="tanh")]
+
+
+def normal(width):
+    # Without a bias: its gradient would be rounding, of which Adam makes steps.
+    made = keras.layers.Dense(width, use_bias=False)
+    return [made, keras.layers.BatchNormalization(), keras.layers.ReLU()]
+
+
+def dropped(width):
+    return [keras.layers.Dense(width), keras.layers.Dropout(0.3, seed=2)]
+
+
+def decayed(width):
+    return [keras.layers.Dense(width, kernel_regularizer="l2", activation="gelu")]
+
+
+def stepped(width):
+    inner = keras.layers.Dense(width)
+    return [keras.layers.Reshape((3, width // 3)), inner, keras.layers.Flatten()]
+
+
+def recurrent(width):
+    return [keras.layers.Reshape((3, width // 3)), keras.layers.GRU(width)]
+
+
+BLOCKS = [plain, normal, dropped, decayed, stepped, recurrent]
+KERAS_OPTIMIZERS = {
+    "sgd": lambda: keras.optimizers.SGD(0.1, momentum=0.9),
+    "adam": lambda: keras.optimizers.Adam(0.01, epsilon=1e-3),
+    "ema": lambda: keras.optimizers.AdamW(
+        0.01, epsilon=1e-3, global_clipnorm=0.5, use_ema=True
+    ),
+    "lamb": lambda: keras.optimizers.Lamb(0.01, epsilon=1e-3),
+    "adafactor": lambda: keras.optimizers.Adafactor(0.01, epsilon_1=1e-6),
+    "sums": lambda: keras.optimizers.Adam(
+        0.01, epsilon=1e-3, gradient_accumulation_steps=2
+    ),
+}
+
+
+def fit(blocks, optimizer, replicas, rows, steps, **options):
+    """Fit two epochs; returns histories, predictions, weights and slots."""
+    names = machine.names(replicas)
+    strategy = tf.distribute.MirroredStrategy(names, **options)
+    with strategy.scope():
+        keras.utils.set_random_seed(1)
+        made = [layer for block in blocks for layer in block(WIDTH)]
+        model = keras.Sequential(
+            [keras.layers.Input((WIDTH,)), *made, keras.layers.Dense(2)]
+        )
+        model.compile(
+            KERAS_OPTIMIZERS[optimizer](),
+            "mse",
+            metrics=["mae"],
+            steps_per_execution=steps,
+        )
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, WIDTH)).astype(np.float32)
+    y, weight = rng.normal(size=(rows, 2)), rng.uniform(0.5, 1.5, rows)
+    given = {"batch_size": 8, "verbose": 0}
+    history = model.fit(
+        x, y, epochs=2, sample_weight=weight, validation_data=(x, y), **given
+    )
+    slots = [np.asarray(v) for v in model.optimizer.variables]
+    found = [model.evaluate(x, y, **given), model.predict(x, **given)]
+    return [*history.history.values(), *found, *model.get_weights(), *slots]
+
+
+@tries(2)
+@hypothesis.given(
+    blocks=st.lists(st.sampled_from(BLOCKS), min_size=1, max_size=2),
+    optimizer=st.sampled_from(sorted(KERAS_OPTIMIZERS)),
+    replicas=st.sampled_from([2, 3, 4, 5, 8]),
+    rows=st.integers(9, 21),
+    steps=st.sampled_from([1, 2]),
+    shared=st.sampled_from([0, 600, late_gathers.SHARED]),
+)
+@hypothesis.example(
+    blocks=[normal, stepped], optimizer="lamb", replicas=4, rows=19, steps=2, shared=0
+)
+def test_sharded_models_fit_as_mirrored_ones(
+    blocks, optimizer, replicas, rows, steps, shared
+):
+    model = blocks, optimizer, replicas, rows, steps
+    wanted = fit(*model)
+    before, late_gathers.SHARED = late_gathers.SHARED, shared
+    try:
+        found = fit(*model, state="sharded", shard_above=8)
+    finally:
+        late_gathers.SHARED = before
+    for own, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(own, other, rtol=5e-5, atol=5e-6)

@@ -1,5 +1,8 @@
 """A step tells by its marks whether all replicas take the same one."""
 
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +14,7 @@ from unisono._src.execution import step_marks
 from unisono._src.foundation.options import ReduceOp
 from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.values import gradient_packing
-from unisono._src.workers import step_ledger
+from unisono._src.workers import step_history
 
 SPLIT, SAME = PartitionSpec(AXIS), PartitionSpec()
 REPLICAS = 4
@@ -85,7 +88,7 @@ PROGRAMS = {
 def test_marks_travel_with_the_numbers_and_change_none(kind):
     program, calls = PROGRAMS[kind]
     x = jax.device_put(jnp.arange(1.0, 5.0), topology().stacked_sharding)
-    start = [np.zeros(step_ledger.WORDS, np.uint32)] * REPLICAS
+    start = [np.zeros(step_history.WORDS, np.uint32)] * REPLICAS
     labels = [np.uint32(77)] * REPLICAS
     out, same, count = take_step(mapped(program), x, start, labels)
     assert out == 20.0
@@ -100,7 +103,7 @@ def test_marks_travel_with_the_numbers_and_change_none(kind):
 @pytest.mark.needs_devices(REPLICAS)
 def test_a_difference_is_kept_when_later_steps_are_right():
     x = jax.device_put(jnp.ones(REPLICAS), topology().stacked_sharding)
-    ledgers = [np.zeros(step_ledger.WORDS, np.uint32)] * REPLICAS
+    ledgers = [np.zeros(step_history.WORDS, np.uint32)] * REPLICAS
     orders = [[1, 2, 3, 4], [2, 1, 3, 4], [1, 2, 3, 4], [1, 2, 3, 4]]
     for labels in zip(*orders, strict=True):
         given = [np.uint32(n) for n in labels]
@@ -110,7 +113,7 @@ def test_a_difference_is_kept_when_later_steps_are_right():
 
 def test_numbers_that_look_right_to_the_middle_one_are_told_apart():
     # Not the numbers 1, 2 and 3 but their marks are added up.
-    nothing = jnp.zeros(step_ledger.WORDS, jnp.uint32)
+    nothing = jnp.zeros(step_history.WORDS, jnp.uint32)
     first, middle, last = (
         int(step_marks.advance(nothing, jnp.uint32(n), []).step) for n in (1, 2, 3)
     )
@@ -143,3 +146,53 @@ def test_digests_tell_zeros_keys_and_empty_arrays_apart():
     one, two = jax.random.key(1), jax.random.key(2)
     assert step_marks.digest(one) != step_marks.digest(two)
     assert step_marks.digest(jnp.zeros(0)) == 0
+
+
+X = jnp.arange(3.0)
+
+
+def lowered(fn):
+    return step_marks.digest_lowered(jax.jit(fn).lower(X))
+
+
+def traced(fn):
+    return step_marks.digest_jaxpr(jax.make_jaxpr(fn)(X).jaxpr)
+
+
+def step(rate, says=False):
+    def run(x):
+        if says:
+            jax.debug.callback(lambda y: None, x)
+        return jax.lax.cond(x[0] > 0, lambda: x - rate, lambda: x * rate)
+
+    return run
+
+
+@pytest.mark.parametrize("digest", [lowered, traced])
+def test_equal_programs_have_equal_digests(digest):
+    assert digest(step(0.1)) == digest(step(0.1))
+
+
+@pytest.mark.parametrize("digest", [lowered, traced])
+def test_another_number_inside_a_branch_is_another_program(digest):
+    assert digest(step(0.1)) != digest(step(0.2))
+
+
+def test_another_array_in_the_program_is_another_program():
+    assert lowered(lambda x: x + np.array([1.0, 2.0, 3.0])) != lowered(
+        lambda x: x + np.array([1.0, 2.0, 4.0])
+    )
+
+
+def test_another_operation_beside_a_callback_is_another_program():
+    assert traced(step(0.1, True)) == traced(step(0.1, True))
+    assert traced(step(0.1, True)) != traced(step(0.2, True))
+
+
+def test_two_processes_give_a_program_with_a_callback_one_digest():
+    program = (
+        "import jax, tests.unit.execution.test_step_marks as t;"
+        "print(t.traced(t.step(0.1, True)), t.lowered(t.step(0.1)))"
+    )
+    told = subprocess.check_output([sys.executable, "-c", program], text=True)
+    assert told.split() == [traced(step(0.1, True)), lowered(step(0.1))]

@@ -42,6 +42,9 @@ def test_modules_can_be_imported_by_every_form_of_import():
     assert package is tf.keras
     names: dict = {}
     exec("from unisono.keras.losses import *", names)
+    # Some layers need TensorFlow: a star leaves them out.
+    exec("from unisono.keras.layers import *", names)
+    assert names["Dense"] is unisono.keras.layers.Dense
     assert names["Huber"] is keras.losses.Huber
     assert pickle.loads(pickle.dumps(Dense)) is keras.layers.Dense
     assert {"Dense", "experimental"} <= set(dir(layers))

@@ -1,6 +1,7 @@
 """Which variables are cut, along which axis, and what a program can say about it."""
 
 import logging
+import types
 
 import numpy as np
 import optax
@@ -160,3 +161,40 @@ def test_what_is_large_and_whole_is_logged_once(caplog):
     (record,) = caplog.records
     assert "'odd' of shape (3, 5)" in record.getMessage()
     assert "no axis fits 2 devices" in record.getMessage()
+
+
+def spread(*counts):
+    """Returns the replicas of workers that have so many devices each."""
+    owners = [w for w, count in enumerate(counts) for _ in range(count)]
+    fakes = tuple(types.SimpleNamespace(process_index=w) for w in owners)
+    names = tuple(f"CPU:{i}" for i in range(len(owners)))
+    return Topology(names, fakes, len(counts), 0, 0, counts[0])
+
+
+@pytest.mark.parametrize(
+    ("counts", "wanted"),
+    [
+        ((2, 2), Split(0, 2, (AXIS,), 2)),
+        ((4, 4), Split(0, 4, (AXIS,), 2)),
+        ((4, 2), Split(0, 2, (AXIS,), 3)),
+        ((1, 1), None),
+        ((2, 3), None),
+    ],
+)
+def test_within_workers_a_variable_is_cut_over_the_devices_of_each(counts, wanted):
+    plan = shard_plan.make_plan("sharded", 8, None, None, "worker")
+    assert plan is not None
+    assert plan.choose(spread(*counts), (12, 5)).split == wanted
+
+
+def test_over_all_workers_a_variable_is_cut_over_all_devices():
+    plan = shard_plan.make_plan("sharded", 8, None, None, "all")
+    assert plan is not None
+    assert plan.choose(spread(2, 2), (12, 5)).split == Split(0, 4, (AXIS,))
+
+
+def test_shard_over_has_two_values_and_goes_with_sharded_state():
+    with pytest.raises(ValueError, match="shard_over"):
+        shard_plan.make_plan("sharded", None, None, None, "machine")
+    with pytest.raises(ValueError, match='state="sharded"'):
+        shard_plan.make_plan("mirrored", None, None, None, "worker")

@@ -1,5 +1,6 @@
 """The handler in one process: SIGTERM is noted, and answered between two steps."""
 
+import logging
 import os
 import signal
 import threading
@@ -7,6 +8,7 @@ import time
 
 import pytest
 
+import unisono
 import unisono as uni
 from unisono.distribute.experimental import (
     PreemptionCheckpointHandler,
@@ -182,3 +184,20 @@ def test_what_cannot_work_is_refused_at_once(tmp_path):
     thread.start()
     thread.join()
     assert "main thread" in raised[0]
+
+
+def test_an_error_is_raised_again_where_no_preemption_was_seen(caplog):
+    with caplog.at_level(logging.WARNING, "unisono"):
+        watcher = unisono.distribute.experimental.PreemptionWatcher()
+    assert "PreemptionCheckpointHandler" in caplog.text
+
+    def train():
+        try:
+            raise ValueError("a mistake of the program")
+        except ValueError:
+            if watcher.preemption_message:
+                return watcher.block_until_worker_exit()
+            raise
+
+    with pytest.raises(ValueError, match="a mistake"):
+        train()

@@ -79,3 +79,14 @@ def test_a_deep_copy_keeps_its_value_when_a_step_changes_the_variable(make):
 def test_wrong_arguments_are_told_by_name():
     with pytest.raises(TypeError, match=r"^Variable\(\): got an unexpected.*'foo'"):
         unisono.Variable(1.0, **{"foo": 2})
+
+
+def test_a_notebook_shows_a_variable_with_its_placement_and_escapes_its_name():
+    with mirrored(2).scope():
+        shown = unisono.Variable([1.0, 2.0], name="w")._repr_html_()
+    assert "<td>w:0</td>" in shown
+    assert "<td>mirrored</td>" in shown
+    assert "numpy=array([1., 2.]" in shown
+    alone = unisono.Variable(3.0, name="<b>")._repr_html_()
+    assert "<b>" not in alone
+    assert "<td>one copy</td>" in alone

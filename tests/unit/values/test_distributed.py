@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import unisono as tf
+import unisono as uni
 from tests.parity.programs import mirrored, variable
 from unisono._src.values import distributed
 from unisono._src.values.distributed import Mirrored, PerReplica
@@ -102,3 +103,68 @@ def test_results_of_different_structures_are_refused():
         distributed.regroup([[1], (1,)])
     with pytest.raises(AssertionError, match="keys"):
         distributed.regroup([{"a": 1}, {"b": 1}])
+
+
+@pytest.mark.parametrize("n", [2, 4])
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3)])
+def test_a_result_without_elements_loses_no_replica(n, shape):
+    strategy = mirrored(n)
+    context = uni.distribute.get_replica_context
+
+    def replica():
+        number = jnp.asarray(context().replica_id_in_sync_group)
+        return number, jnp.zeros(shape)
+
+    for run in (strategy.run, uni.function(strategy.run)):
+        numbers, empty = run(replica)
+        results = strategy.experimental_local_results
+        assert [int(x) for x in results(numbers)] == list(range(n))
+        assert [np.shape(x) for x in results(empty)] == [shape] * n
+    given = strategy.experimental_distribute_values_from_function(
+        lambda c: (jnp.asarray(c.replica_id_in_sync_group), jnp.zeros(shape))
+    )
+    same = uni.function(lambda x: x)(given)
+    assert len(results(same[1])) == n
+
+
+def test_a_value_with_a_part_without_elements_keeps_all_its_replicas():
+    strategy = mirrored(2)
+    slices = strategy.experimental_distribute_values_from_function(
+        lambda c: uni.IndexedSlices(jnp.zeros((0, 2)), jnp.zeros(0, jnp.int32))
+    )
+    found = uni.function(lambda x: x)(slices)
+    assert len(strategy.experimental_local_results(found)) == 2
+
+
+def test_arrays_are_shown_as_tensors():
+    array = jnp.array([1.0, 2.0])
+    assert distributed.describe(array) == (
+        "<tf.Tensor: shape=(2,), dtype=float32, numpy=array([1., 2.], dtype=float32)>"
+    )
+    assert distributed.describe(jnp.float32(3)) == (
+        "<tf.Tensor: shape=(), dtype=float32, numpy=3.0>"
+    )
+    assert distributed.describe_short(array) == (
+        "tf.Tensor([1. 2.], shape=(2,), dtype=float32)"
+    )
+
+
+def test_values_of_a_program_and_random_keys_are_shown_without_numbers():
+    shown = []
+
+    @jax.jit
+    def step(x):
+        shown.extend([distributed.describe(x), distributed.describe_short(x)])
+        return x
+
+    step(jnp.ones(2))
+    assert shown == ["<tf.Tensor: shape=(2,), dtype=float32, traced>"] * 2
+    key = jax.random.key(0)
+    assert distributed.describe(key).startswith("<tf.Tensor: shape=(), dtype=key<")
+    assert "tf.Tensor(" not in distributed.describe_short(key)
+
+
+def test_other_values_are_shown_as_they_are_and_text_without_control_characters():
+    assert distributed.describe("a\n") == "'a\\n'"
+    assert distributed.describe_short("a\n") == "a\\n"
+    assert distributed.describe_short(3) == "3"

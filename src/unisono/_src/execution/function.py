@@ -19,10 +19,9 @@ from typing import (
 import jax
 
 from unisono._src.execution import (
-    call_observers,
+    call_modes,
     concrete_function,
     conversion,
-    dataset_calls,
     host_inputs,
     program_cache,
     programs,
@@ -30,8 +29,8 @@ from unisono._src.execution import (
     traced_function,
     unchanged_arguments,
 )
+from unisono._src.execution.call_modes import Mode
 from unisono._src.execution.concrete_function import ConcreteFunction
-from unisono._src.execution.eager_mode import Mode
 from unisono._src.foundation import ambient, public_names
 from unisono._src.machines import forks
 from unisono._src.machines.topology import Topology
@@ -162,19 +161,19 @@ class Function(Generic[_P, _R_co]):
     def _call(self, args: _Args, kwargs: _Kwargs, is_concrete: bool = False) -> _R_co:
         """Run a call that is not like the last one, and remember it if it is usual."""
         may_be_host = not (is_concrete or self._needs_jax)
-        is_host = may_be_host and dataset_calls.may_run_on_host(args, kwargs)
+        is_host = may_be_host and call_modes.may_run_on_host(args, kwargs)
         if self.input_signature is not None:
             args, kwargs = self._apply_signature(args, kwargs, is_host)
         if is_host:
             found = host_inputs.call(self.python_function, args, kwargs)
-            self._needs_jax = not dataset_calls.is_of_host(found)
+            self._needs_jax = not call_modes.is_of_host(found)
             return found
         frame = ambient.current()
         if not is_clean() or _is_inlined(frame):
             # A program is being traced, or a replica runs: take part in that.
             chosen = self._conversion.choose(self.python_function)
             return unchanged_arguments.call(chosen, args, kwargs)
-        if (observer := call_observers.Observers.current) is not None:
+        if (observer := call_modes.Observers.current) is not None:
             return observer(args, kwargs, lambda a, k: self._start(a, k, is_concrete))  # type: ignore[no-any-return]
         return self._start(args, kwargs, is_concrete)
 
@@ -188,7 +187,7 @@ class Function(Generic[_P, _R_co]):
         result: _R_co = self._dispatch(key, leaves, mesh, args, kwargs)
         only = self._programs.find_only(key)
         usual = not (kwargs or Mode.is_eager) and self.input_signature is None
-        usual = usual and ambient.is_root() and not call_observers.Observers.current
+        usual = usual and ambient.is_root() and not call_modes.Observers.current
         # With several programs for one signature the shapes decide; then the short way
         # would have to look at them.
         self._last.found = (key[0][0], only) if usual and only is not None else None

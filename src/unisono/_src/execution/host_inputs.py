@@ -68,9 +68,10 @@ def no_program_error(fn: object) -> ValueError:
     return ValueError(
         f"The function {fn!r} has no program, because it runs on the host: it loops "
         "over a dataset, asks get_next_as_optional(), calls next(iterator) inside "
-        "cond, while_loop or the like, or calls it or strategy.run in a loop over "
-        "tf.range. Take one element with next(iterator) in each "
-        "call, outside branches and loops, and make as many calls as there are steps."
+        "cond, while_loop or the like, calls it or strategy.run in a loop over "
+        "tf.range, or has a loop in which a TensorArray grows. Take one element with "
+        "next(iterator) in each call, outside branches and loops, and make as many "
+        "calls as there are steps; give a TensorArray its largest size=."
     )
 
 

@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 import jax
 import jax.numpy as jnp
 
-from unisono._src.execution import equations, late_scatters
+from unisono._src.execution import (
+    equations,
+    late_scatters,
+    late_sums,
+    late_ties,
+    partitioned_weights,
+)
+from unisono._src.execution.late_values import Late, SplitInput
 from unisono._src.foundation.jax_internals import ClosedProgram
 from unisono._src.machines import partition
 from unisono._src.machines.topology import AXIS
@@ -28,114 +35,21 @@ if TYPE_CHECKING:
     from jax.extend.core import Jaxpr, JaxprEqn
 
     Value: TypeAlias = "jax.Array | Late"
-    _Tie: TypeAlias = Callable[[jax.Array, jax.Array], jax.Array]
 
 _log = logging.getLogger("unisono")
 
 # In bytes: so much of what was gathered last is kept for readers that follow.
 SHARED = 1 << 22
 
-# Primitives by name. The first keep all elements of one operand, in another shape or
-# type; the second do so element by element, so that they can be done to a slice; the
-# third are ways in which JAX writes a call with a plain program inside.
-_CHEAP = {
-    "broadcast_in_dim", "convert_element_type", "copy", "copy_p", "reshape", "squeeze",
-    "stop_gradient", "transpose",
+# Calls of functions with a rule of their own for gradients, by name.
+_OWN_RULES = {"custom_jvp_call", "custom_vjp_call"}
+# Primitives by name that compute each element of a result from one of each operand.
+_BY_ELEMENT = {
+    "abs", "add", "add_any", "and", "ceil", "clamp", "div", "eq", "exp", "floor", "ge",
+    "gt", "integer_pow", "is_finite", "le", "log", "logistic", "lt", "max", "min",
+    "mul", "ne", "neg", "not", "or", "pow", "round", "rsqrt", "select_n", "sign",
+    "sqrt", "square", "sub", "tanh",
 }  # fmt: skip
-_ELEMENTWISE = {"convert_element_type", "copy", "copy_p", "stop_gradient"}
-_PLAIN_CALLS = {
-    "jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "remat2",
-}  # fmt: skip
-
-
-@final
-@dataclasses.dataclass(frozen=True)
-class SplitInput:
-    """A variable whose parts are inputs of a replica's program.
-
-    Attributes:
-        name: its name, for messages.
-        split: how it is cut over the replicas.
-        shape: its whole shape.
-    """
-
-    name: str
-    split: partition.Split
-    shape: tuple[int, ...]
-
-
-@final
-@dataclasses.dataclass(frozen=True)
-class Late:
-    """A whole array that is not gathered yet.
-
-    Attributes:
-        source: the variable.
-        part: this replica's part of it, or of a slice of it.
-        split: how the whole of `part` is cut.
-        changes: cheap operations on the whole, each with the program that it is of.
-    """
-
-    source: SplitInput
-    part: jax.Array
-    split: partition.Split
-    changes: tuple[tuple[Jaxpr, JaxprEqn], ...] = ()
-
-    @property
-    def key(self) -> tuple[int, ...]:
-        """What is equal for equal wholes, as long as both are in use."""
-        return id(self.part), *(id(eqn) for _, eqn in self.changes)
-
-    def gather(self, part: jax.Array) -> jax.Array:
-        """Return the whole array, given `part` or what stands for it."""
-        whole = self.split.gather(part)
-        for jaxpr, eqn in self.changes:
-            (whole,) = equations.compute(jaxpr, eqn, [whole])
-        return whole
-
-    def change(self, jaxpr: Jaxpr, eqn: JaxprEqn) -> Late | None:
-        """Return the result of an equation, not gathered either; None if it must be."""
-        name = eqn.primitive.name
-        if not self.changes and name == "slice":
-            return self._slice(eqn)
-        before, after = (equations.aval_of(v) for v in (eqn.invars[0], eqn.outvars[0]))
-        if name not in _CHEAP or before.size != after.size:
-            return None
-        if name == "squeeze" and not self.changes:
-            return self._squeeze(eqn)
-        # What is smaller is gathered faster, so a larger type comes afterwards.
-        is_larger = after.dtype.itemsize > before.dtype.itemsize
-        if name in _ELEMENTWISE and not self.changes and not is_larger:
-            (part,) = equations.compute(jaxpr, eqn, [self.part])
-            return dataclasses.replace(self, part=part)
-        return dataclasses.replace(self, changes=(*self.changes, (jaxpr, eqn)))
-
-    def _slice(self, eqn: JaxprEqn) -> Late | None:
-        """Return a slice of the whole, if the cut axis is not sliced."""
-        axis, whole = self.split.axis, equations.aval_of(eqn.invars[0]).shape
-        start, limit = eqn.params["start_indices"], list(eqn.params["limit_indices"])
-        strides = eqn.params["strides"] or (1,) * len(whole)
-        if (start[axis], limit[axis], strides[axis]) != (0, whole[axis], 1):
-            return None
-        limit[axis] = self.part.shape[axis]
-        part = jax.lax.slice(self.part, start, limit, strides)
-        return dataclasses.replace(self, part=part)
-
-    def _squeeze(self, eqn: JaxprEqn) -> Late:
-        """Return the whole without axes of one element; the cut one is longer."""
-        gone = eqn.params["dimensions"]
-        axis = self.split.axis - sum(i < self.split.axis for i in gone)
-        split = dataclasses.replace(self.split, axis=axis)
-        return dataclasses.replace(
-            self, part=jax.lax.squeeze(self.part, gone), split=split
-        )
-
-    def find_slices(self) -> partition.Split | None:
-        """Return how slices along the first axis are cut; None if they are not."""
-        is_plain = all(eqn.primitive.name in _ELEMENTWISE for _, eqn in self.changes)
-        if self.split.axis == 0 or not is_plain:
-            return None
-        return dataclasses.replace(self.split, axis=self.split.axis - 1)
 
 
 def delay(
@@ -166,6 +80,20 @@ def delay(
     return jax.make_jaxpr(run)(*closed.in_avals)
 
 
+def delay_partitioned(
+    closed: ClosedProgram, args: Sequence[jax.Array], platform: str
+) -> list[jax.Array]:
+    """Return the results of a program, which gathers weights where it reads them.
+
+    Args:
+        closed: a program that XLA partitions, with marks of `partitioned_weights`.
+        args: its inputs.
+        platform: the platform of the devices, such as ``"cpu"``.
+    """
+    walk = _LateWalk(late_ties.find(platform), {}, set())
+    return walk.gather_all(walk.run(closed.jaxpr, closed.consts, args))
+
+
 def _map(
     eqn: JaxprEqn, sources: Sequence[SplitInput | None], platform: str
 ) -> Callable[..., list[jax.Array]]:
@@ -177,7 +105,7 @@ def _map(
     consts = getattr(params["jaxpr"], "consts", ())
 
     def body(*args: jax.Array) -> list[jax.Array]:
-        walk = _LateWalk(_TIES.get(platform, _tie_by_barrier), parts, set())
+        walk = _LateWalk(late_ties.find(platform), parts, set())
         return walk.gather_all(walk.run(jaxpr, consts, args))
 
     return jax.shard_map(
@@ -195,22 +123,29 @@ class _LateWalk:
     """Goes through a replica's program and makes one that gathers late.
 
     Args:
-        tie: makes an array that is not there before another one. None for a turn of a
+        hold: makes an array that is not there before another one. None for a turn of a
             loop, which gathers each weight once and has forgotten it at its end.
         parts: the inputs that are parts, with their variables.
         told: the names of variables that the log tells of already.
     """
 
     def __init__(
-        self, tie: _Tie | None, parts: Mapping[Any, SplitInput], told: set[str]
+        self,
+        hold: late_ties.Hold | None,
+        parts: Mapping[Any, SplitInput],
+        told: set[str],
     ) -> None:
-        self._tie = tie
+        self._hold = hold
         self._told = told
         self._parts = parts
         self._recent: list[tuple[tuple[int, ...], jax.Array, Late]] = []
         # When each value was made: an operand that came last is the best one to tie to.
         self._made: dict[int, int] = {}
         self._count = itertools.count(1)
+        # What was computed last from a gathered weight, and its axis on devices.
+        self._read: late_sums.Placed | None = None
+        # The gradient that was cut last by a program that XLA partitions, and its axis.
+        self._cut: tuple[jax.Array, int] | None = None
 
     def run(
         self,
@@ -229,6 +164,7 @@ class _LateWalk:
                 that is done here already is marked as such.
         """
         uses = late_scatters.Uses(jaxpr, wanted)
+        ordered = jaxpr.replace(eqns=late_sums.order(uses))
 
         def follow(eqn: JaxprEqn, given: list[Value]) -> Sequence[Value]:
             found = self._follow(uses, eqn, given)
@@ -236,7 +172,7 @@ class _LateWalk:
             self._made.update((id(x), when) for x in found)
             return found
 
-        return equations.interpret(jaxpr, consts, args, follow, equations.value_of)
+        return equations.interpret(ordered, consts, args, follow, equations.value_of)
 
     def gather_all(self, values: Sequence[Value]) -> list[jax.Array]:
         """Return the operands of a reader, whole."""
@@ -252,25 +188,87 @@ class _LateWalk:
         """Return the results of an equation."""
         if uses.is_done(eqn):
             return given
-        found = self._find_part(eqn, given)
-        if found is None and eqn.primitive.name == "scan":
+        part = self._find_part(eqn, given)
+        if part is not None:
+            return [part]
+        if eqn.primitive.name == "scan":
             return self._follow_scan(uses, eqn, given)
-        called = _called_program(eqn)
-        if called is not None:
-            wanted = [uses.scatter_of(v) for v in eqn.outvars]
-            if any(wanted) or any(isinstance(x, Late) for x in given):
-                return self.run(*called, self._hold_back(eqn, given), wanted)
-        if given and isinstance(given[0], Late):
-            if len(given) == 1:
-                found = given[0].change(uses.jaxpr, eqn)
-            elif _cuts_own_part(uses, eqn, given[0]):
-                return [given[0].part]
-        if found is not None:
-            return [found]
-        return equations.compute(uses.jaxpr, eqn, self.gather_all(given))
+        results = self._follow_call(uses, eqn, given)
+        if results is not None:
+            return results
+        late = _keep_late(uses, eqn, given)
+        if late is not None:
+            return [late]
+        found = self._compute(uses, eqn, self.gather_all(given))
+        if self._hold is not None and any(isinstance(x, Late) for x in given):
+            self._read = found[0], 0
+        return found
+
+    def _compute(
+        self, uses: late_scatters.Uses, eqn: JaxprEqn, given: list[jax.Array]
+    ) -> Sequence[jax.Array]:
+        """Return the results of an equation, given whole operands."""
+        gradient = late_sums.compute(uses, eqn, given, self._hold, self._read)
+        if gradient is not None:
+            if not self._parts:
+                # The next one comes after it, too, in a program that XLA partitions.
+                self._read = gradient
+            return [gradient[0]]
+        found = equations.compute(uses.jaxpr, eqn, given)
+        if eqn.primitive is partitioned_weights.cut_p:
+            self._cut = found[0], eqn.params["source"].split.axis
+        return found
+
+    def _follow_call(
+        self, uses: late_scatters.Uses, eqn: JaxprEqn, given: list[Value]
+    ) -> Sequence[Value] | None:
+        """Return the results of a call whose program gathers by itself; else None."""
+        called = equations.called_program(eqn)
+        if called is None or len(called[0].invars) != len(eqn.invars):
+            return None
+        is_late = any(isinstance(x, Late) for x in given)
+        is_late = is_late or partitioned_weights.has_marks(called[0])
+        if eqn.primitive.name in _OWN_RULES:
+            return self._keep_rule(uses.jaxpr, eqn, given) if is_late else None
+        wanted = [uses.scatter_of(v) for v in eqn.outvars]
+        if not is_late and not any(wanted):
+            return None
+        return self.run(*called, self._hold_back(eqn, given), wanted)
+
+    def _keep_rule(
+        self, jaxpr: Jaxpr, eqn: JaxprEqn, given: list[Value]
+    ) -> Sequence[jax.Array]:
+        """Return the results of a function with a rule of its own for gradients.
+
+        It gathers inside. If somebody differentiates this program, the rule is used,
+        on whole arrays.
+        """
+        called = equations.called_program(eqn)
+        assert called is not None
+
+        def fill(args: Sequence[jax.Array]) -> list[Value]:
+            pairs = zip(given, args, strict=True)
+            return [
+                dataclasses.replace(x, part=a) if isinstance(x, Late) else a
+                for x, a in pairs
+            ]
+
+        def gather_inside(*args: jax.Array) -> list[jax.Array]:
+            walk = _LateWalk(self._hold, {}, self._told)
+            return walk.gather_all(walk.run(*called, fill(args)))
+
+        def gather_before(*args: jax.Array) -> list[jax.Array]:
+            whole = [x.gather() if isinstance(x, Late) else x for x in fill(args)]
+            return equations.compute(jaxpr, eqn, whole)
+
+        arrays = [self._wait(x, given) if isinstance(x, Late) else x for x in given]
+        return _with_rule(eqn, gather_inside, gather_before)(*map(_array, arrays))
 
     def _find_part(self, eqn: JaxprEqn, given: list[Value]) -> Late | None:
         """Return the variable that an equation gathers, if it does that."""
+        if eqn.primitive is partitioned_weights.gather_p:
+            source = eqn.params["source"]
+            return Late(source, _array(given[0]), source.split)
         if eqn.primitive.name != "all_gather" or isinstance(given[0], Late):
             return None
         (atom,), params = eqn.invars, eqn.params
@@ -292,7 +290,9 @@ class _LateWalk:
             return given
         flags = [flags] * len(given) if flags is True else flags
         pairs = zip(given, flags, strict=True)
-        places = [i for i, (x, f) in enumerate(pairs) if f and _can_wait(_array(x))]
+        places = [
+            i for i, (x, f) in enumerate(pairs) if f and late_ties.can_wait(_array(x))
+        ]
         if not places:
             return given
         held = jax.lax.optimization_barrier([_array(given[i]) for i in places])
@@ -300,26 +300,28 @@ class _LateWalk:
         for i, x in zip(places, held, strict=True):
             old = given[i]
             found[i] = dataclasses.replace(old, part=x) if isinstance(old, Late) else x
-        return [
-            dataclasses.replace(x, part=self._wait(x.part, given))
-            if isinstance(x, Late)
-            else x
-            for x in found
-        ]
+        return [self._wait(x, given) if isinstance(x, Late) else x for x in found]
 
-    def _wait(self, part: jax.Array, values: Sequence[Value]) -> jax.Array:
-        """Return a part that is not there before the array that was made last.
+    def _wait(self, late: Late, values: Sequence[Value]) -> Late:
+        """Return an array whose part is not there before the array that was made last.
 
         Args:
-            part: the part.
+            late: the array.
             values: arrays, and those that are not gathered.
         """
-        arrays = [x for x in values if not isinstance(x, Late) and _can_wait(x)]
-        if self._tie is None or not arrays:
-            return part
-        made = self._made
-        last = max(arrays, key=lambda x: (x.ndim > 0, made.get(id(x), 0), x.size))
-        return self._tie(part, last)
+        if self._hold is None:
+            return late
+        arrays = [
+            x for x in values if not isinstance(x, Late) and late_ties.can_wait(x)
+        ]
+        if arrays:
+            made = self._made
+            last = max(arrays, key=lambda x: (x.ndim > 0, made.get(id(x), 0), x.size))
+            late = late_ties.tie(late, last, 0, self._hold)
+        if self._cut is not None:
+            # So that XLA sums and cuts one gradient after the other, not all together.
+            late = late_ties.tie(late, *self._cut, self._hold)
+        return late
 
     def _gather(self, late: Late, others: Sequence[Value]) -> jax.Array:
         """Return a whole array for a reader.
@@ -331,10 +333,10 @@ class _LateWalk:
         for key, whole, _ in self._recent:
             if key == late.key:
                 return whole
-        whole = late.gather(self._wait(late.part, others))
+        whole = self._wait(late, others).gather()
         # With `late`, so that no other object gets its identity.
         self._recent.append((late.key, whole, late))
-        while self._tie and sum(x.nbytes for _, x, _ in self._recent) > SHARED:
+        while self._hold and sum(x.nbytes for _, x, _ in self._recent) > SHARED:
             self._recent.pop(0)
         return whole
 
@@ -385,15 +387,53 @@ class _LateWalk:
         return None if split is None else dataclasses.replace(x, split=split)
 
 
-def _called_program(eqn: JaxprEqn) -> tuple[Jaxpr, Sequence[jax.Array]] | None:
-    """Return the program inside an equation that may stand in its place, if any.
+def _compute_parts(jaxpr: Jaxpr, eqn: JaxprEqn, given: Sequence[Value]) -> Late | None:
+    """Return what an equation computes of each element by itself, still in parts.
 
-    A function with a rule of its own for gradients stays a call: if somebody
-    differentiates this program, the rule must be there.
+    It is for programs that XLA partitions, where parts have the shape of the whole.
     """
-    name = eqn.primitive.name
-    found = equations.called_program(eqn) if name in _PLAIN_CALLS else None
-    return found if found and len(found[0].invars) == len(eqn.invars) else None
+    late = next((x for x in given if isinstance(x, Late)), None)
+    if late is None or late.source.topology is None:
+        return None
+    if eqn.primitive.name not in _BY_ELEMENT:
+        return None
+    shape = equations.aval_of(eqn.outvars[0]).shape
+    every = [x for x in given if isinstance(x, Late)]
+    if any(x.changes or x.part.shape != shape for x in every):
+        return None
+    (part,) = equations.compute(jaxpr, eqn, [_array(x) for x in given])
+    return dataclasses.replace(late, part=part)
+
+
+def _keep_late(
+    uses: late_scatters.Uses, eqn: JaxprEqn, given: list[Value]
+) -> Value | None:
+    """Return the result of an equation that needs no whole operand; else None."""
+    first = given[0] if given else None
+    if isinstance(first, Late):
+        if len(given) > 1 and _cuts_own_part(uses, eqn, first):
+            return first.part
+        found = first.change(uses.jaxpr, eqn) if len(given) == 1 else None
+        if found is not None:
+            return found
+    return _compute_parts(uses.jaxpr, eqn, given)
+
+
+def _with_rule(
+    eqn: JaxprEqn,
+    fn: Callable[..., list[jax.Array]],
+    original: Callable[..., list[jax.Array]],
+) -> Callable[..., list[jax.Array]]:
+    """Return a function that is differentiated as another one is."""
+    if eqn.primitive.name == "custom_jvp_call":
+        forward = jax.custom_jvp(fn)
+        forward.defjvp(lambda primals, tangents: jax.jvp(original, primals, tangents))
+        return forward
+    found = jax.custom_vjp(fn)
+    found.defvjp(
+        lambda *args: jax.vjp(original, *args), lambda pull, given: pull(given)
+    )
+    return found
 
 
 def _cuts_own_part(uses: late_scatters.Uses, eqn: JaxprEqn, late: Late) -> bool:
@@ -438,13 +478,6 @@ def _array(x: Value) -> jax.Array:
     return x.part if isinstance(x, Late) else x
 
 
-def _can_wait(x: object) -> bool:
-    """Whether an operand is an array of numbers that another one can be tied to."""
-    if not isinstance(x, jax.Array) or not x.size:
-        return False
-    return not jnp.issubdtype(x.dtype, jax.dtypes.extended)
-
-
 def _with_types(
     eqn: JaxprEqn, values: Sequence[jax.Array], slices: Sequence[Late | None]
 ) -> list[jax.Array]:
@@ -473,25 +506,3 @@ def _tell_of_loop(source: SplitInput) -> None:
         source.shape,
         advice,
     )
-
-
-def _tie_by_select(part: jax.Array, other: jax.Array) -> jax.Array:
-    """Return `part`, for XLA on CPU a value that depends on `other`.
-
-    XLA drops barriers there, and then merges gathers and does all of them first. It
-    cannot see that the condition is never true: no absolute value is above zero and at
-    most zero.
-    """
-    first = jax.lax.slice_in_dim(jnp.real(other).reshape(-1), 0, 1)[0]
-    never = jnp.minimum(jnp.abs(first.astype(jnp.int32)), 0) > 0
-    changed = ~part if part.dtype == bool else part + jnp.ones((), part.dtype)
-    return jnp.where(never, changed, part)
-
-
-def _tie_by_barrier(part: jax.Array, other: jax.Array) -> jax.Array:
-    """Return `part`, which is not there before `other`."""
-    found: jax.Array = jax.lax.optimization_barrier((part, other))[0]
-    return found
-
-
-_TIES: dict[str, _Tie] = {"cpu": _tie_by_select}

@@ -8,7 +8,7 @@ whole stack (decision 0036).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, final
 
 import jax
@@ -81,6 +81,22 @@ class Uses:
     def find_definition(self, atom: equations.Atom) -> JaxprEqn | None:
         """Return the equation that makes a value, if this program has it."""
         return None if equations.is_literal(atom) else self._made.get(atom)
+
+    def follow_readers(self, var: Var, between: Collection[str]) -> list[JaxprEqn]:
+        """Return the only reader of a value, the only one of its result, and so on.
+
+        Args:
+            var: the value.
+            between: the primitives after which to go on, by name.
+        """
+        found: list[JaxprEqn] = []
+        while len(self._readers.get(var, ())) == 1 and var not in self._results:
+            (eqn,) = self._readers[var]
+            found.append(eqn)
+            if eqn.primitive.name not in between:
+                break
+            var = eqn.outvars[0]
+        return found
 
     def is_done(self, eqn: JaxprEqn) -> bool:
         """Whether an equation belongs to a sum that a loop has done already."""

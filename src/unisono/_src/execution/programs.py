@@ -13,11 +13,11 @@ from unisono._src.execution import (
     profile_names,
     program_calls,
     signature,
-    step_labels,
     step_marks,
 )
-from unisono._src.execution.program_cells import Arrays, ProgramCells
+from unisono._src.execution.program_calls import Arrays, ProgramCells
 from unisono._src.execution.traced_function import TracedFunction, TracesByShape
+from unisono._src.state import copy_checks
 from unisono._src.state.storage import Cell
 from unisono._src.values import jax_traces
 
@@ -56,7 +56,7 @@ class Program:
             signature.collector(first.outputs, first.mesh),
             _has_callbacks(first.jaxpr),
             self.traces,
-            step_labels.StepLabels(first.name, first.mesh),
+            step_marks.StepLabels(first.name, first.mesh),
         )
         self.call = self._choose_call(first)
         # Last, because it may wrap `call`.
@@ -86,6 +86,9 @@ class Program:
             if compiled.has_callbacks
             else program_calls.DonatingCall(compiled).run
         )
+        checks = None if first.mesh is None else copy_checks.find_checks()
+        if checks is not None:
+            alone = program_calls.CheckedCall(checks, alone).run
         if first.needs_all_workers:
             return program_calls.WorkersCall(compiled, alone).run
         return alone

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 import jax
 import jax.numpy as jnp
 
-from unisono._src.execution import equations, jaxpr_equality, replica_invariance
+from unisono._src.execution import equations, value_sources
 from unisono._src.foundation import errors
 from unisono._src.foundation.jax_internals import ClosedProgram
 from unisono._src.foundation.options import ReduceOp
@@ -199,7 +199,7 @@ class _Walk:
         Raises:
             NotByParts: the parts would get other numbers than the whole arrays.
         """
-        if not jaxpr_equality.has_same_operations(self._whole, self._part):
+        if not equations.has_same_operations(self._whole, self._part):
             raise NotByParts("Operations or constants depend on the shapes of arrays.")
         rest = iter(self._whole.jaxpr.eqns)
         found = equations.interpret(
@@ -272,9 +272,9 @@ class _Walk:
         # A broadcast of equal elements gives equal elements, of whatever shape.
         if name == "broadcast_in_dim" and marks[0] == EVEN:
             return EVEN
-        if replica_invariance.may_separate(part):
+        if value_sources.may_separate(part):
             raise NotByParts(f"`{name}` gives each replica another value.")
-        is_same = jaxpr_equality.has_same_params(whole, part)
+        is_same = equations.has_same_params(whole, part)
         if name in ELEMENTWISE and is_same:
             return _common_mark(marks)
         # Any other operation is allowed on values that are whole in both programs.

@@ -13,11 +13,12 @@ from jax.sharding import PartitionSpec
 from unisono._src.execution import (
     contexts,
     conversion,
-    jaxpr_equality,
+    equations,
     late_gathers,
+    late_values,
     merging,
-    replica_invariance,
     traced_values,
+    value_sources,
 )
 from unisono._src.foundation import errors, nest
 from unisono._src.foundation.jax_internals import ClosedProgram
@@ -124,7 +125,7 @@ def run(
     seen = trace()
     _check_replicated(seen, cells)
     for _ in range(_count_further_traces(seen, topology.copies)):
-        if not jaxpr_equality.is_same(seen.closed, trace().closed):
+        if not equations.is_same(seen.closed, trace().closed):
             raise ports.NeedsLockstep(
                 "The replica function makes another program on another call, so each "
                 "replica gets its own; that is slow. Python state, such as a counter "
@@ -151,7 +152,7 @@ def _gather_late(
     # The cells are the last inputs.
     first = len(closed.jaxpr.invars) - len(cells)
     sources = {
-        first + i: late_gathers.SplitInput(c.name, c.split, c.shape)
+        first + i: late_values.SplitInput(c.name, c.split, c.shape)
         for i, c in enumerate(cells)
         if replica_frame.is_cut(c)
     }
@@ -278,7 +279,7 @@ def _check_replicated(seen: _ReplicaTrace, cells: Sequence[Cell]) -> None:
     pairs = zip(given, cells, strict=True)
     counts = {v: c.split.parts for v, c in pairs if _has_copies(c)}
     parts = [0 if hasattr(v, "val") else counts.get(v, 0) for v in eqn.invars]
-    found = replica_invariance.find_equal(eqn.params["jaxpr"], inputs, parts)
+    found = value_sources.find_equal(eqn.params["jaxpr"], inputs, parts)
     # The outputs are the arrays of the result, then what `_flatten_state` returns:
     # replicated, created, shared and alike values, and last those that may differ.
     start = seen.arrays + len(seen.replicated) + len(seen.created) + len(seen.shared)

@@ -20,14 +20,12 @@ from jax.typing import ArrayLike
 from unisono._src.execution import (
     compiler_limits,
     conversion as conversion_lib,
-    equal_values,
     equations,
     host_inputs,
     signature,
     traced_values,
     unchanged_arguments,
     value_sources,
-    worker_dependence,
 )
 from unisono._src.foundation import ambient, errors, jax_internals, library_hooks
 from unisono._src.machines import topology
@@ -35,6 +33,7 @@ from unisono._src.state import function_frame, storage, trace_versions
 from unisono._src.state.remote_state import Change
 from unisono._src.state.storage import Cell
 from unisono._src.values import collectives
+from unisono._src.workers import eager_exchange
 
 if TYPE_CHECKING:
     from jax.extend.core import Jaxpr
@@ -70,7 +69,7 @@ class TracedFunction:
     """
 
     jaxpr: Jaxpr
-    constants: worker_dependence.Constants
+    constants: value_sources.Constants
     read: list[Cell]
     written: list[Cell]
     created: dict[Cell, Any]
@@ -81,7 +80,7 @@ class TracedFunction:
     gathered: frozenset[Cell]
     has_worker_parts: bool
     changes: list[Change]
-    unproved: worker_dependence.Unproved
+    unproved: value_sources.Unproved
 
     @property
     def uses_servers(self) -> bool:
@@ -268,7 +267,7 @@ def _trace_with(
     given = (stored, [*leaves, *feeds.arrays])
     made = traced_values.check(jax.make_jaxpr(traced)(*given), conversion.is_on)
     closed = feeds.as_arguments(made, given)
-    equal_values.check(closed, seen["alike"])
+    value_sources.check(closed, seen["alike"])
     seen["kinds"] = signature.leaf_kinds(("t", (*rest, *feeds.parts)))
     found = _prune(closed, cells, seen, mesh)
     raised, is_late = seen.get("raised"), seen["frame"].is_late
@@ -301,7 +300,7 @@ def _collect_outputs(
         return [], created, [], [], []
     changed = seen["written"] = [c for c in frame.written if c not in frame.created]
     seen["alike"] = [cell for cell, *_ in frame.alike]
-    alike = equal_values.flatten(frame.alike)
+    alike = value_sources.flatten(frame.alike)
     operands = [jnp.asarray(x) for c in frame.changes for x in c.operands]
     seen["changes"] = [
         dataclasses.replace(c, operands=tuple(jax.typeof(x) for x in c.operands))
@@ -330,7 +329,7 @@ def _prune(
     # After `check`, which would take the layouts that this adds for the user's.
     jaxpr = compiler_limits.rewrite(jaxpr)
     split = {c for c in (*read, *seen["written"]) if c.split is not None}
-    constants = worker_dependence.Constants(closed.consts, mesh)
+    constants = value_sources.Constants(closed.consts, mesh)
     return TracedFunction(
         jaxpr,
         constants,
@@ -350,33 +349,33 @@ def _prune(
 
 def _find_unproved(
     jaxpr: Jaxpr,
-    constants: worker_dependence.Constants,
+    constants: value_sources.Constants,
     read: Sequence[Cell],
     seen: _Seen,
     mesh: _Mesh,
-) -> worker_dependence.Unproved:
+) -> value_sources.Unproved:
     """Return what the workers compare when they call a program together."""
     if mesh is None or not mesh.is_spread:
-        return worker_dependence.Unproved()
+        return value_sources.Unproved()
     kinds = seen["kinds"]
     own = [not c.is_everywhere for c in read] + [k not in "pu" for k in kinds]
     # Workers that take local results of uneven shapes each take another part.
     has_parts = seen["frame"].has_worker_parts
     differs = [False] * len(read) + [has_parts and k == "u" for k in kinds]
-    return worker_dependence.find_unproved(
-        jaxpr, constants, own, seen["written"], differs
-    )
+    return value_sources.find_unproved(jaxpr, constants, own, seen["written"], differs)
 
 
 def _must_meet(jaxpr: Jaxpr, read: Sequence[Cell], seen: _Seen) -> bool:
     """Whether all workers must call a program together.
 
-    It communicates, or it changes a variable that they share.
+    It communicates, or it changes a variable that they share. What is read of a
+    variable that they have in parts is gathered by XLA, which the program does not say.
     """
-    is_stacked = any(c.is_stacked for c in (*read, *seen["written"]))
+    cells = (*read, *seen["written"])
+    has_parts = any(c.is_stacked or (c.split and c.is_spread) for c in cells)
     has_rows = any(k in "pu" for k in seen["kinds"])
-    changes = any(map(worker_dependence.is_shared, seen["written"]))
-    return is_stacked or has_rows or changes or value_sources.communicates(jaxpr)
+    changes = any(map(value_sources.is_shared, seen["written"]))
+    return has_parts or has_rows or changes or value_sources.communicates(jaxpr)
 
 
 def _common_mesh(mesh: _Mesh, cells: Sequence[Cell]) -> topology.Topology | None:
@@ -431,6 +430,29 @@ def put_at_home(array: ArrayLike, home: Sharding, mesh: _Mesh) -> jax.Array:
     return placed
 
 
+def _take_first(found: TracedFunction, arrays: Sequence[jax.Array]) -> list[jax.Array]:
+    """Return worker 0's arrays for those that each worker has for itself.
+
+    What workers compute in parts must be of one and the same input. If the trace makes
+    no variable in parts, or they have the arrays in parts, nothing is sent.
+    """
+    cut = next((c for c in found.created if c.split and c.is_spread), None)
+    if cut is None:
+        return list(arrays)
+    point, mesh = f"creation of variables in '{found.name}'", cut.topology
+
+    def take(x: jax.Array) -> jax.Array:
+        if not getattr(x, "is_fully_addressable", True) and not x.is_fully_replicated:
+            return x
+        own = collectives.own_copy(x)
+        spread: jax.Array = mesh.spread(
+            eager_exchange.broadcast_first(mesh, point, own)
+        )
+        return spread
+
+    return list(map(take, arrays))
+
+
 def materialize(found: TracedFunction, leaves: Sequence[Any]) -> None:
     """Compute and store the first values of the variables that a trace has created."""
     start = len(found.written)
@@ -454,7 +476,8 @@ def materialize(found: TracedFunction, leaves: Sequence[Any]) -> None:
             "which get_concrete_function knows the shape only. Call the function once "
             "before, or give the variable a value that needs no argument."
         )
-    home = found.home
+    home, constants = found.home, found.constants.spread
+    needed, constants = _take_first(found, needed), _take_first(found, constants)
     if home is not None:
         # A variable may be on a parameter device, away from the replicas.
         needed = [put_at_home(x, home, found.mesh) for x in needed]
@@ -465,15 +488,18 @@ def materialize(found: TracedFunction, leaves: Sequence[Any]) -> None:
         ),
         # A split variable may be too large for one device, so it is made split.
         out_shardings=[c.sharding if c.split else None for c in found.created],
-    )(found.constants.spread, *needed)
+    )(constants, *needed)
     for cell, value in zip(found.created, made, strict=True):
         if cell.array is not None:
             # A block of `init_scope` has assigned the variable: as in TensorFlow, that
             # is its first value.
             continue
-        if cell.is_spread:
+        if not cell.is_spread:
+            cell.store(value)
+        elif cell.split is not None:
+            # Of inputs that are worker 0's, by all workers together.
+            cell.begin(value)
+        else:
             # Workers may have computed different values; `begin` takes worker 0's.
             value = collectives.own_copy(value)
             cell.begin(value[0] if cell.is_stacked else value)
-        else:
-            cell.store(value)

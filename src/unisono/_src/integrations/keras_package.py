@@ -195,8 +195,14 @@ class _Finder(importlib_abc.MetaPathFinder, importlib_abc.Loader):
         listed = names.list()
         contents: dict[str, Any] = vars(module)
         contents["__getattr__"], contents["__dir__"] = names.find, names.list
-        contents["__all__"] = [n for n in listed if not n.startswith("_")]
-        found = _modules(module.__name__.removeprefix(f"{_ROOT}."))
+        below = module.__name__.removeprefix(f"{_ROOT}.")
+        # Without those that are not here: a star would fail for one of them.
+        contents["__all__"] = [
+            n
+            for n in listed
+            if not n.startswith("_") and find_replacement(f"{below}.{n}") is None
+        ]
+        found = _modules(below)
         module.__doc__ = found[0].__doc__ if found else None
 
 

@@ -12,12 +12,12 @@ OWN = {
     "losses.Reduction": f"{_OWN}.former_names",
     "models.load_model": f"{_OWN}.former_names",
     "models.save_model": f"{_OWN}.former_names",
-    "preprocessing.image_dataset_from_directory": f"{_OWN}.image_directories",
+    "preprocessing.image_dataset_from_directory": f"{_OWN}.directories",
     "preprocessing.text_dataset_from_directory": f"{_OWN}.directories",
     "saving.load_model": f"{_OWN}.former_names",
     "saving.save_model": f"{_OWN}.former_names",
     "utils.experimental.DatasetCreator": f"{_OWN}.dataset_creator",
-    "utils.image_dataset_from_directory": f"{_OWN}.image_directories",
+    "utils.image_dataset_from_directory": f"{_OWN}.directories",
     "utils.text_dataset_from_directory": f"{_OWN}.directories",
 }
 

@@ -148,7 +148,8 @@ def put(value: np.ndarray | jax.Array, target: NamedSharding) -> jax.Array:
         own: jax.Array = jax.device_put(value, target, may_alias=False)
         return own
     host = np.asarray(value)
-    return jax.make_array_from_callback(host.shape, target, lambda i: host[i])
+    # JAX may keep memory of NumPy's, which its owner may change.
+    return jax.make_array_from_callback(host.shape, target, lambda i: host[i].copy())
 
 
 def gather_parts(

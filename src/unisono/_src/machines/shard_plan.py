@@ -5,6 +5,7 @@ See docs/decisions/0017 and 0036.
 
 from __future__ import annotations
 
+import collections
 import logging
 import math
 import operator
@@ -22,6 +23,7 @@ _log = logging.getLogger("unisono")
 _DEFAULT_THRESHOLD = 1 << 16
 
 Gather = Literal["use", "step"]
+Over = Literal["all", "worker"]
 Rules = Mapping[str, int | None]
 
 
@@ -56,6 +58,8 @@ class ShardPlan:
             searched in the names of variables; the first that is found holds.
         gather: when a compiled step gathers weights: where it uses them, or before the
             step.
+        over: over which devices a variable is cut: those of all workers, or those of
+            each worker.
     """
 
     def __init__(
@@ -63,8 +67,10 @@ class ShardPlan:
         above: int = _DEFAULT_THRESHOLD,
         rules: Rules = MappingProxyType({}),
         gather: Gather = "use",
+        over: Over = "all",
     ) -> None:
         self.above = above
+        self._over = over
         self.gather = gather
         self._rules = {re.compile(p): axis for p, axis in rules.items()}
         self._unused = set(rules)
@@ -110,7 +116,7 @@ class ShardPlan:
             return Choice(None, f"below {self.above:,} elements")
         parts = topology.num_logical_devices
         if parts == 1:
-            parts = topology.replicas
+            parts = _count_devices(topology, self._over)
         if parts == 1:
             return Choice(None, "one device")
         rule = self._find_rule(name, tuple(shape))
@@ -196,7 +202,11 @@ class ShardPlan:
 
 
 def make_plan(
-    state: str, above: int | None, rules: Rules | None, gather: str | None
+    state: str,
+    above: int | None,
+    rules: Rules | None,
+    gather: str | None,
+    over: str | None = None,
 ) -> ShardPlan | None:
     """Returns what a strategy says about cutting variables; None if none are cut.
 
@@ -205,6 +215,7 @@ def make_plan(
         above: the strategy's `shard_above`, if it was given.
         rules: its `shard_rules`, likewise.
         gather: its `gather`, likewise.
+        over: its `shard_over`, likewise.
 
     Raises:
         TypeError: a rule is of another type.
@@ -217,6 +228,7 @@ def make_plan(
     if state not in ("mirrored", "sharded"):
         raise ValueError(f'Expected state "mirrored" or "sharded", received {state!r}.')
     given = {"shard_above": above, "shard_rules": rules, "gather": gather}
+    given["shard_over"] = over
     if state == "mirrored":
         for name, value in given.items():
             if value is not None:
@@ -229,10 +241,13 @@ def make_plan(
         raise ValueError(f"Expected shard_above >= 1, received {above}.")
     if gather not in (None, "use", "step"):
         raise ValueError(f'Expected gather "use" or "step", received {gather!r}.')
+    if over not in (None, "all", "worker"):
+        raise ValueError(f'Expected shard_over "all" or "worker", received {over!r}.')
     return ShardPlan(
         _DEFAULT_THRESHOLD if above is None else above,
         _check_rules(rules or {}),
         "step" if gather == "step" else "use",
+        "worker" if over == "worker" else "all",
     )
 
 
@@ -266,6 +281,18 @@ def _check_axis(name: str | None, shape: Sequence[int], axis: int, parts: int) -
             "them. Name another axis, or None to keep it whole."
         )
     return place
+
+
+def _count_devices(topology: Topology, over: Over) -> int:
+    """Returns how many replicas share an array, if each has one device.
+
+    Within workers it is a number that divides those of all of them. Then the replicas
+    of one part follow each other on one worker.
+    """
+    if over == "all" or not topology.is_spread:
+        return topology.replicas
+    owners = collections.Counter(d.process_index for d in topology.devices)
+    return math.gcd(*owners.values())
 
 
 def _divisors(number: int) -> list[int]:

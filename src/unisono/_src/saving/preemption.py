@@ -19,13 +19,45 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, final
 
 from unisono._src.cluster.resolvers.base import ClusterResolver
 from unisono._src.foundation import errors, jax_internals, options
 from unisono._src.saving.checkpoint.checkpoint import Checkpoint
 from unisono._src.saving.checkpoint.manager import CheckpointManager
 from unisono._src.workers import process_group, worker_notes
+
+
+@final
+class PreemptionWatcher:
+    """Sees no preemption, as TensorFlow's does outside Google's own TPU platform.
+
+    A program that asks it goes on as if there were none. To save and exit when a
+    machine is about to be taken away, use `PreemptionCheckpointHandler`; a warning says
+    so.
+
+    >>> import unisono
+    >>> watcher = unisono.distribute.experimental.PreemptionWatcher()
+    >>> watcher.preemption_message is None
+    True
+    >>> watcher.block_until_worker_exit()
+    """
+
+    def __init__(self) -> None:
+        _log.warning(
+            "PreemptionWatcher sees no preemption on this platform, as in TensorFlow. "
+            "Use unisono.distribute.experimental.PreemptionCheckpointHandler to save "
+            "and exit when a machine is about to be taken away."
+        )
+
+    @property
+    def preemption_message(self) -> str | None:
+        """The message of a preemption: always None."""
+        return None
+
+    def block_until_worker_exit(self) -> None:
+        """Returns at once: there is no worker that is about to exit."""
+
 
 # How often the thread looks for a notice.
 _TICK_SECONDS = 0.2

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
@@ -32,8 +33,16 @@ from unisono._src.state import (
     trace_versions,
 )
 from unisono._src.state.storage import Policy
-from unisono._src.values import collectives, distributed, jax_tapes, jax_traces, ports
+from unisono._src.values import (
+    collectives,
+    distributed,
+    jax_tapes,
+    jax_traces,
+    part_exchange,
+    ports,
+)
 from unisono._src.values.array_operators import operand
+from unisono._src.workers import eager_exchange
 
 if TYPE_CHECKING:
     from unisono._src.state.variables import Variable
@@ -147,6 +156,14 @@ def _write_copy(
     return value
 
 
+def lock_of(cell: storage.Cell) -> AbstractContextManager[object]:
+    """Returns the lock to hold while a cell is read and changed.
+
+    There is none if reading is a meeting of workers, who are waited for.
+    """
+    return contextlib.nullcontext() if cell.is_apart else storage.LOCK
+
+
 def change_copy(
     cell: storage.Cell, index: int | None, fn: Callable[[jax.Array], jax.Array]
 ) -> jax.Array:
@@ -159,7 +176,7 @@ def change_copy(
     """
     target = frames.frame()
     # Under the lock, so that nothing is lost which other threads store.
-    with storage.LOCK:
+    with lock_of(cell):
         target.begin_change(cell)
         new = fn(target.copy(cell, index))
         target.set_copy(cell, index, new)
@@ -184,12 +201,19 @@ def change_whole(
     new: jax.Array | Any = None
     if among_workers:
         # Other workers are waited for without the lock.
+        mirroring.settle([cell])
         seen = cell.array
         new = fn(reading.common_value(cell, target))
         check_workers(cell, new)
     with storage.LOCK:
         target.begin_change(cell)
         # Another thread may have changed the value while the workers met.
+        if seen is not None and cell.array is not seen and cell.is_apart:
+            raise RuntimeError(
+                f"Another thread has changed the variable '{cell.name}' (created at "
+                f"{cell.origin}) while the workers computed its new value together. "
+                "Change a variable that workers have in parts from one thread."
+            )
         if seen is None or cell.array is not seen:
             new = fn(reading.common_value(cell, target))
         target.set_whole(cell, new)
@@ -239,6 +263,8 @@ def _write_cross(
         )
     value = _read_without_aggregation(value)
     target = frames.frame()
+    if cell.split is not None and cell.is_spread and frame.state is None:
+        return _write_cut(cell, op, value, read_value, is_combined)
     if isinstance(value, distributed.Mirrored):
         value = value.values[0] if cell.is_spread else value.whole
     # JAX does not add arrays of different devices, so the value moves to the cell's.
@@ -257,6 +283,37 @@ def _write_cross(
     if cell.policy is Policy.MIRRORED and cell.copies > 1:
         return distributed.Mirrored.of(target.whole(cell), cell.copies)
     return target.whole(cell)
+
+
+def _write_cut(
+    cell: storage.Cell, op: str, value: object, read_value: bool, is_combined: bool
+) -> _New:
+    """Assigns eagerly, across replicas, a variable that workers have in parts.
+
+    Takes the same as `_write_cross`. Workers compare the whole value, and each stores
+    its parts of it.
+    """
+    target, value = frames.frame(), operand(value)
+    if isinstance(value, distributed.Mirrored):
+        value = value.values[0]
+    is_like = getattr(value, "shape", None) == cell.shape
+    if isinstance(value, np.ndarray) and is_like and value.dtype == cell.dtype:
+        # From the host, so that no device holds a large value whole.
+        new: jax.Array | np.ndarray = np.array(value)
+    else:
+        new = convert(cell, _move_to_cell(cell, value, ambient.current()))
+    if op != REPLACE:
+        new = _apply(op, reading.common_value(cell, target), jnp.asarray(new))
+    if not is_combined:
+        # Not `check_workers`: it takes arrays of JAX only.
+        point = f"assignment of variable '{cell.name}'"
+        if not eager_exchange.is_same(cell.topology, point, new):
+            raise errors.diverging_copies_error(cell.name, cell.origin)
+    target.set_whole(cell, part_exchange.cut(new, cell.sharding))
+    if not read_value:
+        return None
+    whole = collectives.release(jnp.asarray(new))
+    return distributed.Mirrored([whole] * cell.topology.copies, cell.topology)
 
 
 def _read_without_aggregation(value: object) -> object:
@@ -278,7 +335,7 @@ def _move_to_cell(cell: storage.Cell, value: object, frame: ambient.Frame) -> ob
     if isinstance(value, jax.core.Tracer):
         value = jax_tapes.lower(value)
     # Part by part from the host, so that no device holds a large value whole.
-    if cell.split is not None and isinstance(value, np.ndarray):
+    if cell.split is not None and not cell.is_spread and isinstance(value, np.ndarray):
         is_like = value.shape == cell.shape and value.dtype == cell.dtype
         return partition.put(value, cell.sharding) if is_like else value
     if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
@@ -449,6 +506,10 @@ def copies_of(cell: storage.Cell) -> list[Any]:
     source = frames.frame()
     if source.is_compiled:
         return collectives.hand_out(source.copy(cell, 0), [None] * cell.copies)
+    if cell.is_apart:
+        # Once: all workers must meet as often, whatever the numbers of their replicas.
+        whole = source.copy(cell, None)
+        return collectives.hand_out(whole, cell.topology.local_devices)
     return [source.copy(cell, i) for i in cell.topology.local]
 
 

@@ -20,6 +20,7 @@ from unisono._src.state import conversion, frames, storage
 from unisono._src.state.storage import Policy
 from unisono._src.values import collectives, ports
 from unisono._src.values.array_operators import operand
+from unisono._src.workers import eager_exchange
 
 if TYPE_CHECKING:
     from unisono._src.state.variables import Variable
@@ -133,7 +134,8 @@ def compute_in_parts(
     """Returns a first value; a large one is cut over the devices of the placement.
 
     A function is traced, and each device computes its part of the result. A function
-    that cannot be traced is called, and computes on the host.
+    that cannot be traced is called, and computes on the host; with other workers the
+    value stays there, because they may have another one.
 
     Args:
         given: an array, or a function that returns one.
@@ -170,6 +172,10 @@ def compute_in_parts(
     wanted = jax.dtypes.canonicalize_dtype(given.dtype if dtype is None else dtype)
     conversion.check_array(given.dtype, wanted, name)
     wide_numbers.check(given, f"the value of the variable '{name}'", wanted)
+    if placement.topology.is_spread:
+        # Whole, and on the host: the cell takes worker 0's, if they differ.
+        own: Any = given.astype(wanted)
+        return own  # type: ignore[no-any-return]
     return partition.put(given.astype(wanted), target)
 
 
@@ -186,7 +192,9 @@ def _target_sharding(
 ) -> jax.sharding.NamedSharding | None:
     """Returns where a large value goes, or None if the value is not large."""
     assert placement.plan is not None
-    split = placement.plan.choose(placement.topology, shape, name).split
+    # The name that the variable will have.
+    full = f"{ambient.current().names}{name or 'Variable'}"
+    split = placement.plan.choose(placement.topology, shape, full).split
     return None if split is None else partition.sharding(placement.topology, split)
 
 
@@ -203,8 +211,26 @@ def _compute_program(
     target = _target_sharding(aval.shape, placement, name)
     if target is None or jnp.issubdtype(aval.dtype, jax.dtypes.prng_key):
         return compute()
-    parts: jax.Array = jax.jit(compute, out_shardings=target)()
+    program = jax.jit(compute, out_shardings=target)
+    if placement.topology.is_spread and not _is_same_program(placement, program, name):
+        # Other random numbers, for instance. The cell takes worker 0's.
+        with _host_context():
+            return collectives.release(compute())
+    parts: jax.Array = program()
     return parts
+
+
+def _is_same_program(
+    placement: storage.Placement, program: Any, name: str | None
+) -> bool:
+    """Whether all workers compute a first value by the same program.
+
+    The text of a lowered program has its constants, but no places in source files.
+    """
+    text = program.lower().as_text().encode()
+    point = f"computation of the first value of variable '{name}'"
+    topology = placement.topology
+    return eager_exchange.is_same(topology, point, np.frombuffer(text, np.uint8))
 
 
 def check_distributed(

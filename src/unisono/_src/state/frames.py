@@ -120,6 +120,9 @@ class EagerFrame(StateFrame):
         if cell.home is not None:
             (found,) = cell.home.group.read([cell])
             return found
+        if cell.drafts and cell.is_spread and not cell.settle():
+            # Without the lock, because other workers are waited for.
+            raise errors.diverging_copies_error(cell.name, cell.origin)
         with storage.LOCK:
             storage.check_has_value(cell)
             if cell.drafts and not cell.settle():
@@ -134,6 +137,12 @@ class EagerFrame(StateFrame):
         """Returns the value that replica `index` sees, on that replica's device."""
         if cell.split is not None:
             trace_versions.check_reading((), self.versions, cell.name)
+            if cell.is_apart:
+                with storage.LOCK:
+                    storage.check_has_value(cell)
+                    # No step may donate the array while the others are waited for.
+                    cell.escape()
+                return collectives.release(cell.gather(index))
             with storage.LOCK:
                 storage.check_has_value(cell)
                 return collectives.release(cell.gather(index))

@@ -35,7 +35,8 @@ def verify(
     """
     if not cell.is_suspect:
         return
-    if among_workers and cell.is_spread:
+    if cell.is_spread and (among_workers or cell.split is not None):
+        # What is stored in parts must be one value of all workers, whoever asks.
         # Without the lock, because other workers are waited for.
         _verify(cell, before, True)
         return

@@ -15,7 +15,7 @@ from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import ReduceOp, VariableAggregation
 from unisono._src.state import frames, mirroring, remote_state, rows, storage
 from unisono._src.state.storage import Policy
-from unisono._src.values import collectives, jax_tapes, ports
+from unisono._src.values import collectives, jax_tapes, part_exchange, ports
 from unisono._src.workers import eager_exchange
 
 if TYPE_CHECKING:
@@ -98,7 +98,8 @@ def _read_rows_for_tape(
 def read_stored(variable: Variable) -> jax.Array:
     """Returns the value in cross-replica context without gathering it on a device.
 
-    The array of a variable that is cut over the devices stays cut.
+    The array of a variable that is cut over the devices stays cut; other workers may
+    have parts of it.
     """
     cell = variable.state_cell
     if cell.split is None or variable.replica_index is not None:
@@ -117,7 +118,57 @@ def read_on_host(variable: Variable) -> np.ndarray:
     is_part = variable.replica_index is not None or storage.sees_copy(cell, frame)
     if cell.split is None or frame.state is not None or is_part:
         return np.array(read(variable), copy=True)
-    return np.array(read_stored(variable), copy=True)
+    if not cell.is_spread:
+        return np.array(read_stored(variable), copy=True)
+    mirroring.verify(cell)
+    array = frames.EAGER.whole(cell)
+    if cell.is_apart:
+        parts = part_exchange.gather(array, cell.split, cell.topology, cell.name)
+    else:
+        parts = [
+            p for _, p in sorted(part_exchange.own_parts(array, cell.split).items())
+        ]
+    return np.concatenate([np.asarray(p) for p in parts], cell.split.axis)
+
+
+def has_part(variable: Variable) -> bool:
+    """Whether a worker has parts of a variable only, and the code is in no program."""
+    cell = variable.state_cell
+    is_cut = cell.split is not None and cell.split.is_over_replicas
+    return is_cut and cell.is_spread and not frames.frame().is_compiled
+
+
+def name_part(variable: Variable) -> str:
+    """Returns for people which part of a variable `local_part` is.
+
+    Where a variable is shown, other workers are not asked for theirs: a debugger shows
+    variables of one worker alone.
+    """
+    cell, index = variable.state_cell, variable.replica_index
+    number = (cell.topology.first if index is None else index) % cell.split.parts
+    return f"part {number} of {cell.split.parts} along axis {cell.split.axis}"
+
+
+def read_own_parts(variable: Variable) -> tuple[jax.Array, ...]:
+    """Returns what the replicas of this process have of a variable's value.
+
+    Other workers are not asked. The value of a variable that is not cut is whole.
+
+    Raises:
+        RuntimeError: the code is in a function, which runs for the replicas of all
+            workers.
+    """
+    cell = variable.state_cell
+    if frames.frame().is_compiled:
+        raise RuntimeError(
+            f"The part of the variable '{cell.name}' that is on this worker was asked "
+            "for in a function, which is one program for all workers. Ask for it "
+            "outside functions."
+        )
+    if cell.split is None or not cell.split.is_over_replicas:
+        return (frames.EAGER.copy(cell, None),)
+    pieces = collectives.shards(frames.EAGER.whole(cell), cell.topology)
+    return tuple(collectives.release(p) for p in pieces)
 
 
 def _aggregate(

@@ -24,8 +24,8 @@ from unisono._src.machines import partition, shard_plan
 from unisono._src.machines.topology import Topology
 from unisono._src.state import trace_versions
 from unisono._src.state.remote_state import Home, RemoteState
-from unisono._src.values import collectives
-from unisono._src.workers import eager_exchange
+from unisono._src.values import collectives, part_exchange
+from unisono._src.workers import eager_exchange, watchdog
 
 
 class Policy(enum.Enum):
@@ -128,6 +128,8 @@ class Cell:
 
     Attributes:
         array: the stored array; None before the first value.
+        born: the step of all workers in which they agreed on the first value; 0 if
+            they did not.
         copies: how many replicas have a copy.
         cut_text: how and why the array is cut, or not; "" where none is.
         drafts: for a cell that is cut, the values that replicas have written in turn,
@@ -136,6 +138,8 @@ class Cell:
         holder: the code that changes the cell in several parts; see `holding`. None if
             there is none.
         home: where parameter servers have the value; None if it is here, in `array`.
+        is_apart: whether some worker lacks parts of the array, so that reading the
+            whole is a matter of all workers.
         is_everywhere: whether each device of the topology holds the array or a part.
         is_replicated: whether each replica's device holds all of the array.
         is_spread: whether other processes hold copies too.
@@ -150,11 +154,11 @@ class Cell:
     """
 
     __slots__ = (
-        "__weakref__", "aggregation", "array", "copies", "cut_text", "drafts", "dtype",
-        "escaped", "holder", "home", "is_everywhere", "is_replicated", "is_spread",
-        "is_stacked", "is_suspect", "name", "origin", "owner", "parameter_device",
-        "placement", "policy", "serial", "shape", "sharding", "split", "stored_shape",
-        "topology",
+        "__weakref__", "aggregation", "array", "born", "copies", "cut_text", "drafts",
+        "dtype", "escaped", "holder", "home", "is_apart", "is_everywhere",
+        "is_replicated", "is_spread", "is_stacked", "is_suspect", "name", "origin",
+        "owner", "parameter_device", "placement", "policy", "serial", "shape",
+        "sharding", "split", "stored_shape", "topology",
     )  # fmt: skip
 
     def __init__(
@@ -181,6 +185,7 @@ class Cell:
         self.array: jax.Array | Any = None
         self.escaped = False
         self.is_suspect = False
+        self.born = 0
         self.holder: Any = None
         self.serial = next(_serial)
         self.home: Home | None = None
@@ -208,6 +213,9 @@ class Cell:
         )
         spread = self.topology is not None and self.topology.is_spread
         self.is_spread = self.is_everywhere and spread
+        self.is_apart = self.split is not None and part_exchange.is_apart(
+            self.topology, self.split
+        )
         self.stored_shape = (
             (self.copies, *self.shape) if self.is_stacked else self.shape
         )
@@ -241,9 +249,11 @@ class Cell:
         if self.home is not None:
             self.home.group.create(self, array)
             return
-        if self.array is None and Births.seen is not None:
+        seen = Births.seen
+        # A loop of Keras takes arrays out of their cells, and puts others in.
+        if self.array is None and seen is not None and self not in seen:
             # A step may donate the array itself.
-            Births.seen[self] = jnp.copy(array[0] if self.is_stacked else array)
+            seen[self] = jnp.copy(array[0] if self.is_stacked else array)
         placed = self._place(array)
         # A step of another thread would overwrite what is stored while it runs.
         with LOCK:
@@ -266,12 +276,15 @@ class Cell:
         if self.is_stacked:
             # Rows of this process only: the other workers place theirs.
             return topology.stack([array[i : i + 1] for i in topology.local])
+        if self.split is not None:
+            return part_exchange.cut(array, sharding)
         return topology.spread(array)
 
     def begin(self, value: jax.Array) -> None:
         """Stores the first value in all copies.
 
-        Workers may have computed different ones; all of them take that of worker 0.
+        Workers may have computed different ones; all of them take that of worker 0. An
+        array that they have computed together is one value already.
 
         Args:
             value: an array of the variable's own shape.
@@ -279,11 +292,20 @@ class Cell:
         if self.home is not None:
             self.home.group.create(self, value)
             return
+        point = f"creation of variable '{self.name}'"
+        if self.is_spread and self.split is not None:
+            if getattr(value, "is_fully_addressable", True):
+                args = self.split, self.topology, self.name
+                value = part_exchange.put_first(value, *args)
+            else:
+                eager_exchange.gather(self.topology, point, [])
+            self.store(value, is_fresh=True)
+            return
         if self.is_spread:
-            point = f"creation of variable '{self.name}'"
             value = eager_exchange.broadcast_first(
                 self.topology, point, collectives.own_copy(value)
             )
+            self.born = watchdog.count_steps()
         if self.split is not None:
             self.store(partition.put(value, self.sharding), is_fresh=True)
             return
@@ -297,6 +319,8 @@ class Cell:
     def gather(self, index: int | None) -> jax.Array:
         """Returns the value of a cell that is cut, gathered on one replica's device.
 
+        If the cell is apart, all workers must call this, without the lock.
+
         Args:
             index: the replica; None for the first one of this process.
         """
@@ -305,8 +329,12 @@ class Cell:
         # What the replica wrote itself, before the parts on the devices.
         if here in self.drafts:
             return self.drafts[here]
-        asked = topology.spans[here] if topology.spans else topology.devices
         target = topology.devices[here]
+        if self.is_apart:
+            args = self.array, self.split, topology, self.name
+            parts = jax.device_put(part_exchange.gather(*args), target)
+            return jnp.concatenate(parts, self.split.axis)
+        asked = topology.spans[here] if topology.spans else topology.devices
         return partition.gather_parts(self.array, self.split, asked, target)
 
     def settle(self) -> bool:
@@ -317,13 +345,21 @@ class Cell:
         """
         # JAX compares arrays of one device only, so all go to the first.
         device, every = self.topology.home, self.topology.local
-        first, *others = (jax.device_put(self.gather(i), device) for i in every)
-        is_float = bool(jnp.issubdtype(self.dtype, jnp.inexact))
-        same = (jnp.array_equal(first, o, equal_nan=is_float) for o in others)
-        if not all(map(bool, same)):
-            return False
-        self.store(partition.put(first, self.sharding), is_fresh=True)
-        return True
+        if self.is_apart and len(self.drafts) < len(every):
+            # The value before is no draft, and only all workers together have it.
+            first, same = next(iter(self.drafts.values())), False
+        else:
+            first, *others = (jax.device_put(self.gather(i), device) for i in every)
+            is_float = bool(jnp.issubdtype(self.dtype, jnp.inexact))
+            equal = (jnp.array_equal(first, o, equal_nan=is_float) for o in others)
+            same = all(map(bool, equal))
+        if self.is_spread:
+            # A worker whose drafts differ takes part as well: the others wait for it.
+            point = f"assignment of variable '{self.name}'"
+            same = eager_exchange.is_same(self.topology, point, first, same)
+        if same:
+            self.store(part_exchange.cut(first, self.sharding), is_fresh=True)
+        return same
 
     def store_copies(self, one: jax.Array) -> list[jax.Array]:
         """Stores an array of one device on all replicas, and returns their copies.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import inspect
 import weakref
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from unisono._src.foundation import ambient, options, tensor_shape
+from unisono._src.foundation import ambient, options, tables, tensor_shape
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.state import (
     assignment,
@@ -24,7 +25,7 @@ from unisono._src.state import (
     variable_identity,
 )
 from unisono._src.state.storage import Policy
-from unisono._src.values import array_operators, collectives, distributed, replica_text
+from unisono._src.values import array_operators, collectives, distributed
 
 
 @final
@@ -386,6 +387,30 @@ class Variable(positions.VariableParts, metaclass=_Factory):
         """
         return array_operators.unpack_scalar(reading.read_on_host(self))
 
+    @property
+    def local_part(self) -> jax.Array:
+        """What the first replica of this process has of the value.
+
+        With ``state="sharded"`` a replica stores a part of a large variable. To read
+        it asks no other worker; `Strategy.experimental_local_results` gives those of
+        all replicas of this process. It is the whole value if that is not split.
+
+        Raises:
+            RuntimeError: the code is in a `unisono.function`.
+
+        >>> import unisono
+        >>> devices = ["CPU:0", "CPU:1"]
+        >>> options = {"state": "sharded", "shard_above": 4}
+        >>> with unisono.distribute.MirroredStrategy(devices, **options).scope():
+        ...     v = Variable([1.0, 2.0, 3.0, 4.0])
+        >>> v.local_part.tolist(), v.numpy().tolist()
+        ([1.0, 2.0], [1.0, 2.0, 3.0, 4.0])
+        """
+        parts = reading.read_own_parts(self)
+        if self.replica_index is None or len(parts) == 1:
+            return parts[0]
+        return parts[self.state_cell.topology.position(self.replica_index)]
+
     def __jax_array__(self) -> jax.Array:
         return reading.read(self)
 
@@ -587,15 +612,26 @@ class Variable(positions.VariableParts, metaclass=_Factory):
 
     def __repr__(self) -> str:
         if self.replica_index is None and self._is_distributed:
-            return replica_text.render(type(self).__name__, self.values, repr)
-        found = frames.frame().copy(self.state_cell, self.replica_index)
+            return distributed.render(type(self).__name__, self.values, repr)
         head = f"<tf.Variable '{self.name}' shape={self.shape} dtype={self.dtype}"
+        if reading.has_part(self):
+            shown = np.asarray(self.local_part)
+            return f"{head}, {reading.name_part(self)}, numpy={shown!r}>"
+        found = frames.frame().copy(self.state_cell, self.replica_index)
         if isinstance(found, jax.core.Tracer):
             return f"{head}, traced>"
         if collectives.is_key(found):
             return f"{head}, {found}>"
         shown = found.item() if found.ndim == 0 else np.asarray(found)
         return f"{head}, numpy={shown!r}>"
+
+    def _repr_html_(self) -> str:
+        cell = self.state_cell
+        kept = "sharded" if cell.split is not None else cell.policy.value
+        kept = kept if cell.home is None else "on servers"
+        row = (self.name, str(cell.shape), str(cell.dtype), kept)
+        table = tables.TextTable("", ("variable", "shape", "type", "placement"), [row])
+        return f"{tables.render_html(table)}<pre>{html.escape(repr(self))}</pre>"
 
 
 @final

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from unisono._src.input.api.dataset import Dataset
     from unisono._src.input.api.distributed_dataset import DistributedDataset
     from unisono._src.input.api.input_iterator import InputIterator
-    from unisono._src.input.distribution.dataset_functions import InputContext
     from unisono._src.input.distribution.input_options import (
+        InputContext,
         InputOptions,
         InputReplicationMode,
     )

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     # Named in signatures only: the container imports this module, and the input
     # modules are loaded when a program reads data.
     from unisono._src.input.api.distributed_dataset import DistributedDataset
-    from unisono._src.input.distribution.dataset_functions import InputContext
-    from unisono._src.input.distribution.input_options import InputOptions
+    from unisono._src.input.distribution.input_options import InputContext, InputOptions
     from unisono._src.strategies.base import Strategy
 
 # Where state that belongs to no single variable goes: names of devices, or a variable

@@ -7,21 +7,16 @@ one copy on one of them.
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, ClassVar, Literal, final
 
 import jax
 
 from unisono._src.machines import devices, shard_plan
 from unisono._src.machines.topology import Topology
 from unisono._src.state.storage import Placement, Policy
-from unisono._src.strategies import (
-    base,
-    cross_device_ops,
-    forced_replicas,
-    local,
-    replicated,
-)
+from unisono._src.strategies import base, cross_device_ops, local, replicated
 from unisono._src.strategies.cross_device_ops import CrossDeviceOps
 
 
@@ -78,9 +73,7 @@ class MirroredStrategy(base.Strategy):
         ops = _ops_of_program(cross_device_ops)
         plan = shard_plan.make_plan(state, shard_above, shard_rules, gather)
         asked = devices or _all_devices()
-        if forced_replicas.ForcedReplicas.count is not None:
-            asked = forced_replicas.choose(self, asked, _all_devices())
-        topology = Topology.of(asked)
+        topology = Topology.of(_choose(self, asked))
         placement = local.home_placement(self, topology, Policy.MIRRORED, plan)
         placement = dataclasses.replace(placement, ops=ops)
         super().__init__(replicated.ReplicatedExtended(self, placement))
@@ -110,7 +103,8 @@ class CentralStorageStrategy(base.Strategy):
         compute_devices: Sequence[str | jax.Device] | None = None,
         parameter_device: str | jax.Device | None = None,
     ) -> None:
-        topology = Topology.of(compute_devices or _default_devices())
+        asked = compute_devices or _default_devices()
+        topology = Topology.of(_choose(self, asked))
         if parameter_device is None:
             # TensorFlow's rule: several accelerators share the host's memory.
             parameter_device = topology.names[0] if topology.replicas == 1 else "CPU:0"
@@ -128,3 +122,26 @@ def _default_devices() -> Sequence[str]:
 # Parameters of the first constructor have the names of these modules.
 _all_devices = devices.default_names
 _ops_of_program = cross_device_ops.find_program_ops
+
+
+@final
+class ForcedReplicas:
+    """The number of replicas that new strategies have, whatever devices they name.
+
+    A comparison of runs on one device and on several sets it.
+
+    Attributes:
+        count: the number of replicas of new strategies; None leaves them as they are.
+        strategies: the strategies that have it.
+    """
+
+    count: int | None = None
+    strategies: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()
+
+
+def _choose(strategy: object, asked: Sequence[Any]) -> Sequence[Any]:
+    """Returns the devices of a new strategy: those asked for, or the forced number."""
+    if ForcedReplicas.count is None:
+        return asked
+    ForcedReplicas.strategies.add(strategy)
+    return _all_devices()[: ForcedReplicas.count]

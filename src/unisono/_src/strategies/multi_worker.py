@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from unisono._src.cluster.resolvers.base import ClusterResolver
 from unisono._src.cluster.resolvers.tf_config import TFConfigClusterResolver
 from unisono._src.foundation import options
-from unisono._src.machines import devices
+from unisono._src.machines import devices, shard_plan
 from unisono._src.machines.topology import Topology
 from unisono._src.state.storage import Policy
 from unisono._src.strategies import base, local, replicated
@@ -22,7 +23,10 @@ class MultiWorkerMirroredStrategy(base.Strategy):
     """Trains synchronously on the devices of several machines or processes.
 
     Every worker runs the same program. Each of their devices holds a copy of every
-    variable, and all copies stay equal. Make the strategy at the start of the program,
+    variable, and all copies stay equal; or, with ``state="sharded"``, a part of each
+    large one. Then reading the whole of such a variable across replicas is a matter of
+    all workers (`Variable.numpy`, `float`, `get_weights`); `Variable.local_part`,
+    `repr` and `describe` ask nobody. Make the strategy at the start of the program,
     before anything uses JAX's devices: it connects the workers. Without a cluster it
     behaves like a `MirroredStrategy` on all local accelerators, or on one CPU device.
 
@@ -37,9 +41,19 @@ class MultiWorkerMirroredStrategy(base.Strategy):
             costs a step nothing; ``"strict"`` has all workers agree before each step,
             so that the variables are intact when one is missing; ``"off"`` does not
             look.
+        state: as for `MirroredStrategy`; ``"sharded"`` splits large variables, and the
+            slots of optimizers, over the devices of all workers.
+        shard_above: as for `MirroredStrategy`, and so are the next two.
+        shard_rules: see `shard_above`.
+        gather: see `shard_above`.
+        shard_over: ``"all"`` (default) splits over the devices of all workers,
+            ``"worker"`` over those of each worker, which then has all parts: weights
+            are gathered within a worker, and workers exchange parts of gradients.
 
     Raises:
-        ValueError: `guard` is none of these, or the resolver's cluster is not valid.
+        ValueError: `guard` or another argument has another value than these, or the
+            resolver's cluster is not valid.
+        TypeError: `shard_rules` has other types.
 
     >>> strategy = MultiWorkerMirroredStrategy()
     >>> strategy.num_replicas_in_sync, strategy.extended.should_checkpoint
@@ -52,8 +66,14 @@ class MultiWorkerMirroredStrategy(base.Strategy):
         communication_options: options.CommunicationOptions | None = None,
         *,
         guard: Literal["async", "strict", "off"] = "async",
+        state: Literal["mirrored", "sharded"] = "mirrored",
+        shard_above: int | None = None,
+        shard_rules: Mapping[str, int | None] | None = None,
+        gather: Literal["use", "step"] | None = None,
+        shard_over: Literal["all", "worker"] | None = None,
     ) -> None:
         mode = _check_mode(guard)
+        plan = shard_plan.make_plan(state, shard_above, shard_rules, gather, shard_over)
         wanted = communication_options or options.CommunicationOptions()
         stall = wanted.timeout_seconds or _STALL_SECONDS
         resolver = cluster_resolver or TFConfigClusterResolver()
@@ -70,7 +90,7 @@ class MultiWorkerMirroredStrategy(base.Strategy):
         else:
             topology = Topology.from_tasks(group.tasks, group.index)
         self._resolver = resolver
-        placement = local.home_placement(self, topology, Policy.MIRRORED)
+        placement = local.home_placement(self, topology, Policy.MIRRORED, plan)
         super().__init__(
             replicated.ReplicatedExtended(self, placement, communication_options)
         )

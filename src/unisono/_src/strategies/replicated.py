@@ -21,14 +21,14 @@ from unisono._src.execution import contexts, lockstep, merging, spmd
 from unisono._src.foundation import ambient, nest, options
 from unisono._src.foundation.options import ReduceOp
 from unisono._src.machines.topology import AXIS, Topology
-from unisono._src.state import frames, storage
+from unisono._src.state import frames, reading, storage
 from unisono._src.state.storage import Policy
 from unisono._src.state.variables import (
     MirroredVariable,
     SyncOnReadVariable,
     Variable,
 )
-from unisono._src.strategies import function_contexts, local, reductions, updates
+from unisono._src.strategies import function_contexts, local, reductions
 from unisono._src.strategies.call_context import Args, Communication, Fn, Kwargs
 from unisono._src.strategies.cross_device_ops import CrossDeviceOps
 from unisono._src.strategies.extended import NonSlotDevices
@@ -315,7 +315,7 @@ class Replicated(local.LocalExtended, abc.ABC):
                 "update expects a variable made in the scope of a mirrored strategy, "
                 f"received {var!r}."
             )
-        return updates.update(self._topology, var, fn, args, kwargs, group, in_turns)
+        return local.update(self._topology, var, fn, args, kwargs, group, in_turns)
 
     def _update_together(
         self, var: Variable, fn: Fn, args: Args, kwargs: Kwargs, group: bool
@@ -338,7 +338,7 @@ class Replicated(local.LocalExtended, abc.ABC):
         args, kwargs = nest.map_structure(first, (args, kwargs))
         with ambient.push(mode=ambient.UPDATE, replica=None, copy=0):
             result = fn(var.get(), *args, **kwargs)
-        return updates.single_result(result, group)
+        return local.single_result(result, group)
 
     def _update_non_slot(
         self, colocate_with: object, fn: Fn, args: Args, kwargs: Kwargs, group: bool
@@ -346,13 +346,13 @@ class Replicated(local.LocalExtended, abc.ABC):
         if self._is_central:
             with ambient.push(mode=ambient.UPDATE, replica=None, copy=0):
                 result = fn(*args, **kwargs)
-            return updates.single_result(result, group)
+            return local.single_result(result, group)
         if not isinstance(colocate_with, tuple):
             raise AssertionError(
                 "colocate_with must be the tuple that non_slot_devices gives, received "
                 f"{colocate_with!r}."
             )
-        return updates.update_non_slot(self._topology, fn, args, kwargs, group)
+        return local.update_non_slot(self._topology, fn, args, kwargs, group)
 
     # Properties.
 
@@ -407,13 +407,16 @@ def _is_per_replica(x: object) -> TypeGuard[distributed.PerReplica]:
 def _keep_local(topology: Topology, x: object) -> object:
     """Returns what this worker's replicas have of a value, while a program is traced.
 
-    Elsewhere a value is returned as it is: each worker has its own part of it.
+    Elsewhere a value is returned as it is: each worker has its own part of it. Of a
+    variable that is split over the workers the parts are returned, and nobody asked.
 
     Args:
         topology: the replicas.
         x: any value, of which one that is not distributed is returned as it is.
     """
     if not frames.frame().is_compiled:
+        if isinstance(x, MirroredVariable) and reading.has_part(x):
+            return distributed.PerReplica(reading.read_own_parts(x), topology)
         return x
     if isinstance(x, SyncOnReadVariable) and x.state_cell.is_stacked:
         whole = frames.frame().whole(x.state_cell)

@@ -50,11 +50,12 @@ def _placement_of(strategy: base.Strategy) -> Placement:
         placement: Placement = call_context.find_placement(strategy)
         topology = placement.topology
         is_here = not topology.is_spread and not topology.spans
-        if is_here and placement.kind is Policy.MIRRORED and placement.ops is None:
+        kinds = (Policy.MIRRORED, Policy.CENTRAL)
+        if is_here and placement.kind in kinds and placement.ops is None:
             return placement
     raise ValueError(
         f"{strategy!r} has a fixed number of replicas. Make the step with a "
-        "MirroredStrategy of this process."
+        "MirroredStrategy or CentralStorageStrategy of this process."
     )
 
 
@@ -66,7 +67,7 @@ def resized(strategy: base.Strategy, count: int) -> Iterator[None]:
     that they had. Those that the block has made stay, with their value.
 
     Args:
-        strategy: a `MirroredStrategy`.
+        strategy: a `MirroredStrategy` or `CentralStorageStrategy`.
         count: the number of replicas.
 
     Raises:
@@ -77,8 +78,9 @@ def resized(strategy: base.Strategy, count: int) -> Iterator[None]:
     placement = _placement_of(strategy)
     topology = Topology.of(find_devices(strategy, count))
     target = dataclasses.replace(placement, topology=topology)
-    home = {"parameter_device": topology.home, "parameter_name": topology.names[0]}
-    target = dataclasses.replace(target, **home)
+    if target.kind is Policy.MIRRORED:
+        home = {"parameter_device": topology.home, "parameter_name": topology.names[0]}
+        target = dataclasses.replace(target, **home)
     before = {cell: cell.array for cell in _own_cells(strategy)}
     for cell in before:
         cell.escape()

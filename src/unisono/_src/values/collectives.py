@@ -391,7 +391,7 @@ def as_input(x: object) -> jax.Array:
     if isinstance(x, jax.core.Tracer):
         return x
     with jax.ensure_compile_time_eval():
-        # With an axis it stays a constant of the trace, of which `worker_dependence`
+        # With an axis it stays a constant of the trace, of which `value_sources`
         # makes an input; a single number would be written into the equations.
         row = wide_numbers.as_jax(x, None, _VALUE)[None]
     return row[0]

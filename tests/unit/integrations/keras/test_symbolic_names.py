@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from jax import export
 
 import unisono as tf
 from unisono._src.foundation import public_names
@@ -89,3 +90,24 @@ def test_a_name_is_described_where_it_was():
     found = tf.scalar_mul
     assert found is tf.math.scalar_mul and found.__module__ == "unisono.math"
     assert public_names.homes[found].startswith("unisono._src.ops")
+
+
+def test_a_layer_draws_as_many_numbers_as_there_are_examples():
+    keras = tf.keras
+
+    class Sampling(keras.layers.Layer):
+        def call(self, x):
+            noise = tf.random.stateless_normal(tf.shape(x), seed=(1, 2))
+            count = tf.shape(x)[0]
+            return x + noise + tf.random.stateless_uniform((count, 2), (3, 4))
+
+    inputs = keras.Input((2,))
+    outputs = Sampling()(inputs)
+    assert outputs.shape == (None, 2)
+    found = keras.Model(inputs, outputs).predict(np.zeros((3, 2)), verbose=0)
+    wanted = tf.random.stateless_normal((3, 2), (1, 2))
+    wanted += tf.random.stateless_uniform((3, 2), (3, 4))
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    # An exported program has no such numbers, and says so.
+    with pytest.raises(ValueError, match="sizes that are known"):
+        tf.random.stateless_normal(export.symbolic_shape("n, 2"), (1, 2))

@@ -15,12 +15,7 @@ from flax import nnx
 
 from unisono._src.foundation import library_hooks
 from unisono._src.integrations import attribute_patches, replica_draws
-from unisono._src.integrations.flax import (
-    internals,
-    saving,
-    training,
-    variables,
-)
+from unisono._src.integrations.flax import internals, training, variables
 
 
 @functools.cache
@@ -83,5 +78,5 @@ class _FlaxPatches:
 
 
 HOOKS = library_hooks.LibraryHooks(
-    _FlaxPatches(_of_scopes), _FlaxPatches(_of_tapes), saving.STATE_FINDER
+    _FlaxPatches(_of_scopes), _FlaxPatches(_of_tapes), variables.STATE_FINDER
 )

@@ -1,4 +1,4 @@
-"""Flax NNX variables whose values are kept in variables of a strategy.
+"""Flax NNX variables whose values are kept in variables of a strategy, and saved.
 
 An `nnx.Variable` has its value in one slot, `_raw_value`. A variable made in a scope
 becomes an object of a subclass in which `_raw_value` is a property: it reads and writes
@@ -18,13 +18,18 @@ from types import MemberDescriptorType
 from typing import Any, TypeVar, final
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from flax import nnx
+from jax.typing import ArrayLike
 
-from unisono._src.foundation import ambient
+from unisono._src.foundation import ambient, library_hooks
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.integrations import kept_variables
 from unisono._src.integrations.flax import internals
+from unisono._src.saving.checkpoint import restore_values
 from unisono._src.state import assignment, frames, reading, variables
+from unisono._src.state.variables import Variable
 from unisono._src.values import jax_tapes, jax_traces
 
 # The slot itself, which the property of the subclass hides. For a variable made in a
@@ -144,6 +149,20 @@ class _KeptVariable:
         if _find_kept(self) is None:
             super()._check_can_update()  # type: ignore[misc]
 
+    # What is shown of a variable that workers have in parts is the part here.
+
+    def __nnx_repr__(self) -> Iterator[object]:
+        part = _show_part(self)
+        shown: Any = super() if part is None else part
+        found: Iterator[object] = shown.__nnx_repr__()
+        return found
+
+    def __treescope_repr__(self, path: object, subtree_renderer: object) -> object:
+        part = _show_part(self)
+        shown: Any = super() if part is None else part
+        found: object = shown.__treescope_repr__(path, subtree_renderer)
+        return found
+
 
 def _find_kept(variable: object) -> variables.Variable | None:
     """Return the variable of the strategy that keeps the value, or None."""
@@ -154,6 +173,17 @@ def _find_kept(variable: object) -> variables.Variable | None:
     if isinstance(held, _SplitState):
         return held.kept
     return held if isinstance(held, variables.Variable) else None
+
+
+def _show_part(variable: Any) -> Any:
+    """Return a copy with the part of a value that is here; None if all of it is."""
+    kept = _find_kept(variable)
+    if kept is None or not reading.has_part(kept):
+        return None
+    # NNX's copy has a plain value, and is kept nowhere.
+    made = variable.replace(kept.local_part)
+    made.set_metadata("part", reading.name_part(kept))
+    return made
 
 
 def check_not_split(variable: object) -> None:
@@ -372,3 +402,110 @@ def _has_array(variable: object, slot: MemberDescriptorType) -> bool:
     except AttributeError:
         return False
     return isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
+
+
+@final
+class _SavedFlaxVariable(library_hooks.LibraryVariable):
+    """An NNX variable as a checkpoint sees it, whether made in a scope or not."""
+
+    @property
+    def strategy_variable(self) -> Variable | None:
+        return getattr(self.owner, "_unisono_variable", None)
+
+    @property
+    def name(self) -> str:
+        return type(self.owner).__name__
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.owner.get_raw_value().shape)
+
+    @property
+    def dtype(self) -> np.dtype:
+        found: np.dtype = self.owner.get_raw_value().dtype
+        return found
+
+    def read(self, is_detached: bool) -> jax.Array:
+        kept = self.strategy_variable
+        if kept is not None:
+            check_not_split(self.owner)
+            return reading.read(kept)
+        value = self.owner.get_raw_value()
+        # Outside a strategy the program's own `nnx.jit` may donate the array.
+        return jnp.copy(value) if is_detached else value
+
+    def assign(self, value: ArrayLike) -> None:
+        kept = self.strategy_variable
+        if kept is not None:
+            check_not_split(self.owner)
+            restore_values.assign(kept, value)
+            return
+        old = self.owner.get_raw_value()
+        # Random keys are restored as keys; they are no numbers to be converted.
+        if not jnp.issubdtype(old.dtype, jax.dtypes.prng_key):
+            value = jax.device_put(jnp.asarray(value, old.dtype), old.sharding)
+        self.owner.set_raw_value(value)
+
+    def lend(self) -> contextlib.AbstractContextManager[Variable]:
+        return lend(self.owner)
+
+
+def _hold(variable: nnx.Variable[Any]) -> _SavedFlaxVariable | None:
+    """Return the object that stands for a variable, or None if it is no state."""
+    if isinstance(variable, TRANSIENT):
+        return None
+    value = getattr(variable, "_unisono_variable", None)
+    if value is None and not isinstance(variable.get_raw_value(), jax.Array):
+        return None
+    return kept_variables.hold(_SavedFlaxVariable, variable)
+
+
+def _variable_tree(obj: object) -> dict[str, Any]:
+    """Return the variables of an object in nested dicts, by the names of their path."""
+    found: dict[str, Any] = {}
+    for path, value in nnx.iter_graph(obj):
+        held = _hold(value) if isinstance(value, nnx.Variable) else None
+        if held is None:
+            continue
+        at = found
+        for name in path[:-1]:
+            at = at.setdefault(str(name), {})
+        at[str(path[-1])] = held
+    return found
+
+
+def _make_branches(obj: object, tree: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: library_hooks.Branch(obj, functools.partial(_make_branches, obj, value))
+        if isinstance(value, dict)
+        else value
+        for name, value in tree.items()
+    }
+
+
+@final
+class _FlaxStateFinder(library_hooks.StateFinder):
+    """Finds the state of modules, optimizers, metrics, random streams and variables."""
+
+    def __getitem__(
+        self, obj: object
+    ) -> library_hooks.LibraryVariable | dict[str, Any] | None:
+        if isinstance(obj, nnx.Variable):
+            return _hold(obj)
+        if not isinstance(obj, nnx.Pytree | nnx.State):
+            return None
+        return _make_branches(obj, _variable_tree(obj))
+
+    def make_forward(self, obj: object) -> None:
+        """Return None, or raise for a module: NNX does not know its inputs."""
+        if not isinstance(obj, nnx.Module):
+            return None
+        raise ValueError(
+            f"Flax does not say what the inputs of a {type(obj).__name__} are. Give "
+            "the function to export: saved_model.save(model, path, "
+            "signatures=unisono.function(lambda x: model(x), "
+            "input_signature=[unisono.TensorSpec([None, 3], 'float32')]))."
+        )
+
+
+STATE_FINDER = _FlaxStateFinder()

@@ -5,6 +5,6 @@ from unisono._src.integrations.keras import backend_choice
 # Before the modules of this package import Keras: it reads its backend only once.
 backend_choice.choose()
 
-# Here, because the import loads modules of this package (`keras_import`): one of them
+# Here, because the import loads modules of this package (`libraries`): one of them
 # that imported Keras first would be found half loaded.
 import keras  # noqa: E402, F401

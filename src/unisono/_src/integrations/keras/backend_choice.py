@@ -2,7 +2,7 @@
 
 Keras chooses its backend once, while it is imported. By default it takes TensorFlow,
 which need not be installed and which no strategy of unisono can distribute. So the
-backend is chosen here if Keras is imported after unisono (`keras_import`).
+backend is chosen here if Keras is imported after unisono (`libraries`).
 """
 
 from __future__ import annotations

@@ -10,8 +10,7 @@ from unisono._src.foundation.public_names import publish
 
 if TYPE_CHECKING:
     from unisono._src.input.api.dataset import Dataset
-    from unisono._src.input.distribution.dataset_functions import InputContext
-    from unisono._src.input.distribution.input_options import InputOptions
+    from unisono._src.input.distribution.input_options import InputContext, InputOptions
 
 
 @final
@@ -47,9 +46,7 @@ class DatasetCreator:
 
     def __call__(self, input_context: InputContext) -> Dataset:
         """Returns the dataset of a worker."""
-        return pipelines.dataset_functions.call_dataset_fn(
-            self.dataset_fn, input_context
-        )
+        return pipelines.input_options.call_dataset_fn(self.dataset_fn, input_context)
 
 
 publish("unisono.keras.utils.experimental", DatasetCreator)

@@ -28,7 +28,7 @@ import numpy as np
 
 # Keras' modules, the names that are used of each, and what for. This module has all of
 # these names, and the modules by the last part of their path. A function that is
-# replaced in its module (`patches`, `recognition`) is called through the module.
+# replaced in its module (`scope`, `recognition`) is called through the module.
 NAMES: dict[str, tuple[str, str]] = {
     "keras.src.ops": ("cond", "replaced where optimizers call it"),
     "keras.src.backend": ("compute_output_spec", "shapes of everyday names in models"),
@@ -42,9 +42,13 @@ NAMES: dict[str, tuple[str, str]] = {
         "in_stateless_scope get_stateless_scope",
         "the values that Keras itself passes",
     ),
+    "keras.src.backend.common.symbolic_scope": (
+        "in_symbolic_scope",
+        "whether Keras only asks for shapes",
+    ),
     "keras.src.backend.jax.nn": ("moments", "batch statistics of all replicas"),
     "keras.src.backend.jax.trainer": (
-        "JAXTrainer JAXEpochIterator",
+        "JAXTrainer JAXEpochIterator jit",
         "the loops of models, and the batches and steps of an epoch",
     ),
     "keras.src.losses.loss": (
@@ -271,6 +275,8 @@ class KerasModel(KerasLayer, Protocol):
         """Store the state of a running loop in the variables."""
 
     def _symbolic_build(self, *, data_batch: object) -> None: ...
+
+    def _get_jax_state(self, **parts: bool) -> tuple[list[jax.Array], ...]: ...
 
     def _compute_loss(self, *args: object, training: bool) -> jax.Array: ...
 
@@ -503,6 +509,29 @@ def loop_state(model: KerasModel) -> dict[str, Any] | None:
 def set_loop_state(model: KerasModel, state: dict[str, Any] | None) -> None:
     """Replace the state that Keras will store in the variables."""
     model._jax_state = state
+
+
+_STATE = (
+    "trainable_variables",
+    "non_trainable_variables",
+    "optimizer_variables",
+    "metrics_variables",
+)
+
+
+def copy_loop_state(model: KerasModel) -> tuple[list[jax.Array], ...]:
+    """Return copies of the variables' values as the state of a training loop."""
+    kinds = dict.fromkeys(_STATE, True)
+    found = model._get_jax_state(**kinds, purge_model_variables=False)
+    copied: tuple[list[jax.Array], ...] = jax.tree.map(jnp.copy, found)
+    return copied
+
+
+def store_loop_state(model: KerasModel, state: Sequence[Sequence[jax.Array]]) -> None:
+    """Store the state of a training loop in the variables."""
+    model._jax_state = dict(zip(_STATE, state, strict=True))
+    model._jax_state_synced = False
+    model.jax_state_sync()
 
 
 def steps_taken(epochs: EpochIterator) -> int:

@@ -16,7 +16,7 @@ import keras
 from unisono._src.execution import contexts, function, sharded_update
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import ReduceOp
-from unisono._src.integrations.keras import internals
+from unisono._src.integrations.keras import internals, strategy_distribution
 from unisono._src.integrations.keras.internals import KerasOptimizer, KerasVariable
 from unisono._src.ops import control_flow
 from unisono._src.state import remote_state, variables
@@ -59,7 +59,8 @@ def wrap_apply(original: Callable[..., None]) -> Callable[..., None]:
             )
         _note_gradients(self, grads, trainable_variables)
         if not is_replica or is_own or len(grads) == 0:
-            original(self, grads, trainable_variables)
+            with strategy_distribution.updating():
+                original(self, grads, trainable_variables)
             return
         wanted = _find_variables(self, trainable_variables)
         update = functools.partial(_reduce_and_update, self, original, wanted)

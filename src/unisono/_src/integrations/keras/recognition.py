@@ -22,6 +22,7 @@ from unisono._src.integrations.keras import (
     common_statistics,
     inputs,
     internals,
+    layer_statements,
     loss_scaling,
     replica_steps,
 )
@@ -134,6 +135,12 @@ def install() -> None:
             (trainer, "_aggregate_additional_loss", loss_scaling.wrap_additional),
             (keras.layers.BatchNormalization, "__init__", common_statistics.wrap_init),
             (internals.nn, "moments", common_statistics.wrap_moments),
+            (internals.backend, "compute_output_spec", layer_statements.wrap_spec),
+            (
+                internals.traceback_utils,
+                "inject_argument_info_in_traceback",
+                layer_statements.wrap_layer_call,
+            ),
             (losses, "reduce_values", loss_scaling.wrap_reduce),
             (losses, "scale_loss_for_distribution", loss_scaling.wrap_scale),
             (losses, "unscale_loss_for_distribution", loss_scaling.wrap_unscale),

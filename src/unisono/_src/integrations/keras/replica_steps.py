@@ -3,7 +3,7 @@
 Keras on JAX calls ``train_step(state, data)``, a pure function. A model that was
 written for TensorFlow has ``train_step(data)``, which computes gradients with a tape
 and changes variables. Its step runs by `Strategy.run`, as on TensorFlow: on a replica's
-part of the batch, with losses that are scaled (`loss_scaling`). The loop stays Keras'
+part of the batch, with losses that are scaled (`recognition`). The loop stays Keras'
 own; it carries an empty state, because the variables keep their values. On request
 (`compile(per_replica=True)`) Keras' own training step runs so, too. See
 docs/decisions/0034.
@@ -23,10 +23,15 @@ import keras
 import numpy as np
 from jax.experimental import sparse
 
-from unisono._src.execution import function, gradient_tape
+from unisono._src.execution import call_modes, function, gradient_tape
 from unisono._src.foundation import nest
 from unisono._src.input.distribution import steps
-from unisono._src.integrations.keras import adoption, internals, training
+from unisono._src.integrations.keras import (
+    adoption,
+    internals,
+    observed_steps,
+    training,
+)
 from unisono._src.integrations.keras.internals import KerasModel
 from unisono._src.machines.topology import Topology
 from unisono._src.strategies import call_context, current
@@ -110,7 +115,14 @@ def wrap_maker(step: str, original: Callable[..., object]) -> Callable[..., obje
     @functools.wraps(original)
     def make(self: KerasModel, force: bool = False) -> object:
         if not is_for_replicas(self, step):
-            return original(self, force=force)
+            is_seen = call_modes.Observers.current is not None
+            if not is_seen or step != "train_step":
+                return original(self, force=force)
+            if force or self.train_function is None:
+                observed_steps.make_observed(
+                    self, functools.partial(original, self, force=True)
+                )
+            return None
         name = _FUNCTIONS[step]
         if force or getattr(self, name) is None:
             setattr(self, name, _make_execution(self, step))

@@ -7,6 +7,7 @@ placed whole on every device, which gives the same numbers as one device.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, final
@@ -41,6 +42,7 @@ class StrategyDistribution(keras.distribution.DataParallel):
         depth: how many open blocks of this thread use it.
         is_syncing: whether the arrays that are assigned now are results of a step, to
             which no one else refers.
+        is_updating: whether an optimizer computes new values of variables.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class StrategyDistribution(keras.distribution.DataParallel):
         self.outer = outer
         self.depth = 1 if is_training else 0
         self.is_syncing = False
+        self.is_updating = False
         self._adopt = adopt
         devices = tuple(jax.local_devices()[:1])
         if placement is not None:
@@ -193,3 +196,30 @@ def is_syncing() -> bool:
     """Return whether the results of a step are being stored."""
     found = current()
     return found is not None and found.is_syncing
+
+
+def gathers_late() -> bool:
+    """Return whether steps of Keras gather split weights where they read them."""
+    found = current()
+    plan = None if found is None or found.placement is None else found.placement.plan
+    return plan is not None and plan.gather == "use"
+
+
+def is_updating() -> bool:
+    """Return whether an optimizer computes new values of variables."""
+    found = current()
+    return found is not None and found.is_updating
+
+
+@contextlib.contextmanager
+def updating() -> Iterator[None]:
+    """Run a block in which an optimizer computes new values of variables."""
+    found = current()
+    if found is None:
+        yield
+        return
+    before, found.is_updating = found.is_updating, True
+    try:
+        yield
+    finally:
+        found.is_updating = before

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, final
 
+import jax.numpy as jnp
 import keras
 import numpy as np
 
@@ -25,6 +27,11 @@ _LISTS = (list, tuple)
 _MODULES = ("unisono", "unisono.linalg", "unisono.math", "unisono.nn")
 _SIZES = ("rank", "shape", "shape_n", "size")
 
+# Random numbers of a given shape.
+_DRAWS = (
+    *("normal", "truncated_normal", "uniform"),
+    *("stateless_normal", "stateless_truncated_normal", "stateless_uniform"),
+)
 # TensorFlow's path -> the function for arrays.
 _functions: dict[str, Callable[..., object]] = {}
 
@@ -108,9 +115,34 @@ def _wrap(path: str, function: Callable[..., object]) -> Callable[..., object]:
     return routed
 
 
+def _wrap_draw(function: Callable[..., object]) -> Callable[..., object]:
+    """Returns a function of random numbers for which Keras finds shapes, too.
+
+    A layer may draw as many as there are examples, whose number Keras does not know
+    while it builds a model. Only the shape of the result counts then.
+    """
+    parameters = inspect.signature(function)
+
+    @functools.wraps(function)
+    def draw(*args: Any, **kwargs: Any) -> object:
+        if not internals.in_symbolic_scope():
+            return function(*args, **kwargs)
+        given = parameters.bind(*args, **kwargs)
+        given.apply_defaults()
+        sizes = np.asarray(given.arguments["shape"], object).tolist()
+        return jnp.zeros(tuple(sizes), given.arguments["dtype"])
+
+    if function in public_names.homes:
+        public_names.homes[draw] = public_names.homes[function]
+    return draw
+
+
 @functools.cache
 def install() -> None:
     """Lets the public names of functions of arrays take symbolic tensors."""
+    draws = importlib.import_module("unisono.random")
+    for name in _DRAWS:
+        setattr(draws, name, _wrap_draw(getattr(draws, name)))
     made: dict[Callable[..., object], Callable[..., object]] = {}
     modules = [importlib.import_module(name) for name in _MODULES]
     for module in modules:

@@ -21,7 +21,7 @@ from typing import Any, TypeGuard
 import jax
 import keras
 
-from unisono._src.execution import program_cache
+from unisono._src.execution import late_gathers, program_cache
 from unisono._src.foundation import ambient
 from unisono._src.integrations.keras import (
     adoption,
@@ -39,9 +39,11 @@ from unisono._src.integrations.keras.internals import (
 )
 from unisono._src.machines import topology
 from unisono._src.machines.topology import Topology
+from unisono._src.state import copy_checks
+from unisono._src.state.storage import Cell
 from unisono._src.strategies import call_context, current
 from unisono._src.strategies.base import Strategy
-from unisono._src.values import collectives, jax_tapes
+from unisono._src.values import array_operators, collectives, jax_tapes
 from unisono._src.workers import watchdog
 
 # Under this name a model has, while a loop runs, the state that its latest step
@@ -125,30 +127,21 @@ def _make_loop_method(name: str) -> Callable[..., object]:
         if name.endswith("_on_batch"):
             strategy_distribution.check_numbers((args, kwargs))
         # They return numbers, which have no gradient.
-        with jax_tapes.leave_tapes(), _own_programs(self, name), _enter_loop(self):
+        with jax_tapes.leave_tapes(), _own_programs(self), _enter_loop(self):
             return getattr(type(self), name)(self, *args, **kwargs)
 
     return method
 
 
 @contextlib.contextmanager
-def _own_programs(model: KerasModel, method: str) -> Iterator[None]:
-    """Have a model compile its steps anew where programs are kept apart.
-
-    Raises:
-        NotImplementedError: the method is a loop, whose state cannot be restored.
-    """
+def _own_programs(model: KerasModel) -> Iterator[None]:
+    """Have a model compile its steps anew where programs are kept apart."""
     if program_cache.World.current is None:
         yield
         return
-    if not method.endswith("_on_batch"):
-        raise NotImplementedError(
-            f"check_parity cannot run `{method}` of a Keras model, which is a loop of "
-            "its own. Give it a step: lambda x, y: model.train_on_batch(x, y), with "
-            "distribute=False."
-        )
     names = ("train_function", "test_function", "predict_function")
-    outer = {name: getattr(model, name) for name in names}
+    kept = ("history", "stop_training")
+    outer = {name: getattr(model, name, None) for name in (*names, *kept)}
     for name in names:
         setattr(model, name, None)
     try:
@@ -316,12 +309,48 @@ def wrap_make_function(original: Callable[..., object]) -> Callable[..., object]
             # Keras has built the model.
             placement.plan.check_rules()
         devices = placement.topology
+        checks = copy_checks.find_checks()
+        if checks is not None:
+            step_function = _check_copies(self, step_function, checks)
         if devices.is_spread:
             step_function = _watch_step(step_function, devices)
         step = _record_state(self, step_function, devices.needs_throttle)
         return original(self, step, *args, **kwargs)
 
     return make
+
+
+def wrap_jit(original: Callable[..., object]) -> Callable[..., object]:
+    """Return a `jit` for steps of Keras that gather split weights where they read them.
+
+    See docs/decisions/0038.
+    """
+
+    @functools.wraps(original)
+    def jit(fn: Callable[..., object], **options: object) -> object:
+        # What donates its first argument is a step: it takes the state and a batch.
+        is_step = "donate_argnums" in options
+        if not is_step or not strategy_distribution.gathers_late():
+            return original(fn, **options)
+        return original(_gather_late(fn), **options)
+
+    return jit
+
+
+def _gather_late(step: Callable[..., object]) -> Callable[..., object]:
+    """Return a step that gathers split weights where it reads them."""
+
+    @functools.wraps(step)
+    def run(state: _State, data: object) -> object:
+        closed, shape = jax.make_jaxpr(step, return_shape=True)(state, data)
+        given = jax.tree.leaves((state, data))
+        found = strategy_distribution.current()
+        assert found is not None and found.placement is not None
+        platform = found.placement.topology.devices[0].platform
+        flat = late_gathers.delay_partitioned(closed, given, platform)
+        return jax.tree.unflatten(jax.tree.structure(shape), flat)
+
+    return run
 
 
 def wrap_state_sync(original: Callable[..., None]) -> Callable[..., None]:
@@ -393,6 +422,28 @@ def _record_state(model: KerasModel, step: _Step, is_throttled: bool) -> _Step:
 def forget_state(model: KerasModel) -> None:
     """Forget the state of the latest step: from now on the variables have it."""
     model.__dict__.pop(_LATEST, None)
+
+
+def _check_copies(
+    model: KerasModel, step: _Step, checks: copy_checks.CopyChecks
+) -> _Step:
+    """Return a step before which copies of variables are compared now and then."""
+
+    def run(state: _State, data: object) -> tuple[object, _State]:
+        def find() -> dict[Cell, jax.Array]:
+            # The loop has taken the arrays of the variables over.
+            kinds = _state_variables(model, len(state))
+            return {
+                array_operators.find_own_variable(variable).state_cell: array
+                for kept, arrays in zip(kinds, state, strict=True)
+                for variable, array in zip(kept, arrays, strict=False)
+                if _is_ours(variable)
+            }
+
+        checks.note_step(find)
+        return step(state, data)
+
+    return run
 
 
 def _watch_step(step: _Step, topology: Topology) -> _Step:

@@ -16,8 +16,10 @@ from typing import final
 import jax
 import jax.numpy as jnp
 import keras
+import numpy as np
 from jax.typing import ArrayLike
 
+from unisono._src.execution import late_values, partitioned_weights
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.integrations import kept_variables
@@ -80,6 +82,15 @@ class StrategyVariable(keras.Variable):
             if given is not None:
                 return self._maybe_autocast(_gather(self, kept, given))
         return self._maybe_autocast(_read(self, kept))
+
+    def __repr__(self) -> str:
+        kept = self.__dict__.get("_kept")
+        if kept is None or not reading.has_part(kept):
+            return super().__repr__()
+        return (
+            f"<Variable path={self.path}, shape={self.shape}, dtype={self.dtype}, "
+            f"{reading.name_part(kept)}, value={np.asarray(kept.local_part)}>"
+        )
 
     # Keras reads and writes `_value`; it is None before the first value.
 
@@ -284,12 +295,20 @@ def _gather(
     """Return the whole value of a split weight in a step of Keras.
 
     With a split weight the compiler would split what is computed from it too. Slots of
-    optimizers are not gathered, they stay split. See docs/decisions/0017.
+    optimizers are not gathered, they stay split, and so does what they update. See
+    docs/decisions/0017 and 0038.
     """
     cell = kept.state_cell
     is_whole = cell.split is None or given.shape != cell.shape
     if is_whole or not variable.trainable or not strategy_distribution.is_training():
         return given
+    if strategy_distribution.gathers_late() and cell.split.is_over_replicas:
+        if strategy_distribution.is_updating():
+            return given
+        source = late_values.SplitInput(
+            cell.name, cell.split, cell.shape, cell.topology
+        )
+        return partitioned_weights.gather(given, source)
     return jax.lax.with_sharding_constraint(given, cell.topology.replicated_sharding)
 
 

@@ -35,7 +35,7 @@ def write(directory: pathlib.Path, arrays: Mapping[str, Any]) -> None:
         OSError: the files could not be written.
         ValueError: TensorStore could not write them.
     """
-    directory.mkdir()
+    directory.mkdir(exist_ok=True)
     if not arrays:
         return
     if background.Ending.has_begun or process_group.current().size > 1:

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import final
 
-from unisono._src.foundation import thread_priority
+from unisono._src.foundation import cpu_threads
 
 _log = logging.getLogger("unisono")
 # The lowest priority of the system: the thread gets the time that steps leave over.
@@ -84,7 +84,7 @@ class BackgroundThread:
         self.wait(timeout)
 
         def run() -> None:
-            thread_priority.yield_to_steps(_NICE)
+            cpu_threads.yield_to_steps(_NICE)
             try:
                 job()
             except BaseException as error:  # `wait` raises it in another thread.

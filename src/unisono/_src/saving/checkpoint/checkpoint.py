@@ -20,7 +20,9 @@ from unisono._src.foundation.options import VariableAggregation
 from unisono._src.machines import forks
 from unisono._src.saving.checkpoint import (
     background,
+    common_version,
     deferred_restore,
+    joint_writing,
     object_graph,
     restoring,
     snapshot,
@@ -318,7 +320,8 @@ class Checkpoint(deferred_restore.DeferredRestoreMixin):
 
         With several workers every worker must call it. The chief writes. Give all
         workers the same path, in a directory that all can see. If a worker gives
-        another path, nothing is written there.
+        another path, nothing is written there. Of variables that are split over the
+        workers each writes its part; then another directory is an error.
 
         Args:
             file_prefix: a path; the checkpoint is the directory ``prefix-number``.
@@ -437,7 +440,7 @@ class Checkpoint(deferred_restore.DeferredRestoreMixin):
         with meeting.share_failure():
             # Objects that are new since the restore must be saved as restored.
             self._restore_new_objects()
-            taken = snapshot.take(self, _is_async(options), meeting)
+            taken = snapshot.take(self, _is_async(options), meeting, in_parts=True)
         late: list[Exception] = []
 
         def tidy() -> None:
@@ -454,6 +457,9 @@ class Checkpoint(deferred_restore.DeferredRestoreMixin):
             _call_back(options, path)
 
         def store() -> None:
+            if taken.is_joint:
+                joint_writing.write(taken, target, is_step, meeting, tidy)
+                return
             with snapshot.share_outcome(taken, target, meeting) as is_writer:
                 if is_writer:
                     snapshot.write(taken, target, is_step)
@@ -597,7 +603,7 @@ class Checkpoint(deferred_restore.DeferredRestoreMixin):
         with meeting.share_failure():
             made = None
             if save_path is None:
-                restoring.open_same(meeting, None)
+                common_version.open_same(meeting, None)
             else:
                 path = snapshot.absolute_path(save_path)
                 made = restoring.Restoration(path, self, meeting)

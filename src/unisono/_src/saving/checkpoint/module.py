@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from unisono._src.foundation import ambient
-from unisono._src.ops.name_scope import name_scope
+from unisono._src.ops.scopes import name_scope
 from unisono._src.saving.checkpoint import deferred_restore, object_graph
 from unisono._src.saving.checkpoint.variable_parts import VariableInParts
 from unisono._src.saving.format import manifest

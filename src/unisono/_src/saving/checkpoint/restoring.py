@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import itertools
 import logging
@@ -16,11 +17,14 @@ import jax
 from unisono._src.foundation import errors, library_hooks
 from unisono._src.saving.checkpoint import (
     array_io,
+    common_version,
     deferred_restore,
     object_graph,
+    part_restore,
     restore_values,
     server_values,
     worker_meeting,
+    worker_parts,
 )
 from unisono._src.saving.checkpoint.object_graph import StateSlot
 from unisono._src.saving.format import (
@@ -106,9 +110,10 @@ class Restoration:
         self.number = next(_restore_numbers)
         self.path = path
         self.root = root
+        self._meeting = meeting
         # Open while the objects that exist by now are restored, and None later.
         self._version: one_version.Version | None = None
-        opened = open_same(meeting, path)
+        opened = common_version.open_same(meeting, path)
         assert opened is not None
         self._version, self.manifest = opened
         if self.manifest.header.is_step:
@@ -240,9 +245,9 @@ class Restoration:
         given, matches = matches, self._choose_due(matches)
         for match in matches:
             restore_values.check(match.key, match.entry, match.slot.get())
-        # What this process restores, and what servers read themselves.
-        here = [m for m in matches if _find_remote_array(m) is None]
-        there = [m for m in matches if _find_remote_array(m) is not None]
+        # What servers read themselves, what is cut over devices and read part after
+        # part, and all else.
+        there, cut, here = _divide(matches)
         if there:
             self._use_version(lambda version: self._check_on_servers(version, there))
         wanted = {m.entry.place: m.entry for m in here if m.entry.file}
@@ -255,15 +260,14 @@ class Restoration:
         }
         read = self._read_arrays(wanted, shardings) if wanted else {}
         # `set_state` of a program's object can fail. It comes first, so that nothing
-        # else has changed by then.
-        here.sort(key=lambda m: m.entry.kind != manifest.STATE)
-        for match in (
-            m for m in here if object_graph.needs_other_threads(m.slot.get())
-        ):
-            restore_values.set_value(match.entry, match.slot, None)
-        at_once = [
-            m for m in here if not object_graph.needs_other_threads(m.slot.get())
-        ]
+        # else has changed by then but parts, which are put back.
+        states = [m for m in here if m.entry.kind == manifest.STATE]
+        with self._restore_parts(cut):
+            for match in states:
+                is_slow = object_graph.needs_other_threads(match.slot.get())
+                with contextlib.nullcontext() if is_slow else storage.LOCK:
+                    restore_values.set_value(match.entry, match.slot, None)
+        at_once = [m for m in here if m.entry.kind != manifest.STATE]
         with storage.LOCK:
             # All at once: nothing is waited for between two values.
             cells = restore_values.find_cells([m.slot.get() for m in at_once])
@@ -281,6 +285,40 @@ class Restoration:
             deferred_restore.note_restored(*_find_place(match), self.number)
         for match in given:
             self._record(match)
+
+    @contextlib.contextmanager
+    def _restore_parts(self, matches: list[_Match]) -> Iterator[None]:
+        """Reads what is cut over devices; puts it back if a block fails on any worker.
+
+        A part is of no use without those of the other workers. So each keeps its old
+        parts until all have read the new ones.
+        """
+        pairs = [(_find_cut_cell(m), m.entry) for m in matches]
+        parts = [(cell, entry) for cell, entry in pairs if cell is not None]
+        if not parts:
+            yield
+            return
+
+        def read(version: one_version.Version) -> part_restore.PartRestore:
+            made = part_restore.PartRestore(version.path / manifest.ARRAYS, parts)
+            made.run()
+            if not version.is_trustworthy:
+                made.undo()
+                raise errors.NotFoundError(self.path)
+            return made
+
+        cells = [cell for cell, _ in parts]
+        with (
+            holding.hold(cells, "a restore of a checkpoint"),
+            self._use_version(read) as restore,
+        ):
+            try:
+                yield
+                if self._version is not None:
+                    self._meeting.gather("restored", worker_meeting.FILES_SECONDS)
+            except BaseException:
+                restore.undo()
+                raise
 
     def _choose_due(self, matches: list[_Match]) -> list[_Match]:
         """Returns the first match of each object that no later restore has a say in."""
@@ -482,52 +520,20 @@ def _find_remote_array(match: _Match) -> server_values.RemoteArray | None:
     return server_values.find_remote_array(match.slot.get())
 
 
-def open_same(
-    meeting: worker_meeting.Meeting, path: pathlib.Path | None
-) -> tuple[one_version.Version, manifest.Manifest] | None:
-    """Opens and verifies a checkpoint, the same version on all workers.
-
-    Args:
-        meeting: the meeting of the workers.
-        path: the path of the checkpoint; None to agree on restoring nothing.
-
-    Returns:
-        The open version, which the caller closes, and its manifest; None for no path.
-
-    Raises:
-        WorkerMismatchError: the workers restore different checkpoints.
-        DataLossError: a file is damaged.
-        NotFoundError: there is no such checkpoint.
-    """
-    for is_last in (False, False, True):
-        opened = path and one_version.open_verified(path, restore_values.read_usable)
-        try:
-            _check_same(meeting, path, opened[1] if opened else None)
-            return opened or None
-        except BaseException as error:
-            if opened:
-                opened[0].close()
-            # Some workers may have opened it before it was replaced, and some after
-            # that. All of them get this error, and all open it again.
-            if is_last or not isinstance(error, errors.WorkerMismatchError):
-                raise
-    raise AssertionError("Unreachable: the last round returns or raises.")
+def _divide(
+    matches: list[_Match],
+) -> tuple[list[_Match], list[_Match], list[_Match]]:
+    """Returns what servers read, what is read part after part, and all else."""
+    there = [m for m in matches if _find_remote_array(m) is not None]
+    cut = [m for m in matches if _find_cut_cell(m) is not None]
+    known = {*map(id, there), *map(id, cut)}
+    return there, cut, [m for m in matches if id(m) not in known]
 
 
-def _check_same(
-    meeting: worker_meeting.Meeting,
-    path: pathlib.Path | None,
-    found: manifest.Manifest | None,
-) -> None:
-    """Raises unless all workers restore the same checkpoint, or all restore nothing."""
-    mark = "nothing" if found is None else f"{path} ({found.digest[:16]})"
-    own = "nothing" if found is None else found.digest
-    meeting.check_same(
-        own,
-        mark,
-        "The workers restore different checkpoints. Keep checkpoints in a directory "
-        "that all workers can see, and give all the same one.",
-    )
+def _find_cut_cell(match: _Match) -> storage.Cell | None:
+    """Returns the cell of a large value that is cut over devices, or None."""
+    cell = worker_parts.find_cut_cell(match.slot.get())
+    return cell if part_restore.is_in_parts(match.entry, cell) else None
 
 
 def _is_of(gap: _Gap, owner: object) -> bool:

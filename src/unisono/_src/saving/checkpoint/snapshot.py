@@ -8,8 +8,9 @@ import json
 import os
 import pathlib
 import shutil
+import types
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, final
 
 import jax
@@ -23,6 +24,7 @@ from unisono._src.saving.checkpoint import (
     object_graph,
     server_values,
     worker_meeting,
+    worker_parts,
 )
 from unisono._src.saving.format import (
     array_store,
@@ -51,7 +53,8 @@ class Snapshot:
         nodes: the graph of objects.
         entries: the values, by key.
         arrays: the arrays, by the places that the entries give them. A `RemoteArray`
-            stands for one that parameter servers write.
+            stands for one that parameter servers write, a `PartedArray` for one that
+            workers have in parts.
         held: what parameter servers hold of it; to be released in the end.
     """
 
@@ -59,6 +62,17 @@ class Snapshot:
     entries: dict[str, Entry]
     arrays: dict[str, Any]
     held: server_values.ServerStateSnapshot
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether it has arrays that no worker has all parts of."""
+        return bool(self.find_parts())
+
+    def find_parts(self) -> dict[str, worker_parts.PartedArray]:
+        """Returns the arrays that no worker has all parts of, by their places."""
+        kind = worker_parts.PartedArray
+        found = {k: x for k, x in self.arrays.items() if isinstance(x, kind)}
+        return {k: x for k, x in found.items() if x.is_joint}
 
 
 def leave_scopes() -> contextlib.AbstractContextManager[None]:
@@ -83,6 +97,7 @@ def take(
     is_detached: bool,
     meeting: worker_meeting.Meeting | None = None,
     has_worker_states: bool = True,
+    in_parts: bool = False,
 ) -> Snapshot:
     """Returns a snapshot of all state below an object.
 
@@ -96,6 +111,8 @@ def take(
         meeting: the meeting of the workers that save together, or None. All of them
             read the variables that are aggregated on reading.
         has_worker_states: whether states that differ between workers are part of it.
+        in_parts: whether workers keep their parts of variables that are split over
+            them, and write together. Otherwise each reads these variables whole.
 
     Raises:
         WorkerMismatchError: the workers have different objects below `root`.
@@ -112,20 +129,20 @@ def take(
     if meeting is not None and meeting.is_joint:
         _check_same_objects(found, meeting)
     with leave_scopes():
-        entries |= {
-            str(item.key): _make_state_entry(item)
-            for item in found
-            if item.kind == manifest.STATE
-            and object_graph.needs_other_threads(item.obj)
-        }
+        entries |= _make_slow_entries(found)
+        # Without the lock, because other workers are waited for.
+        objects = [item.obj for item in found]
+        worker_parts.settle(objects)
+        wholes = {} if in_parts else worker_parts.read_wholes(objects)
     with leave_scopes(), storage.LOCK:
         # Servers hold their values of this moment; they are written later.
-        held = server_values.ServerStateSnapshot([item.obj for item in found])
+        held = server_values.ServerStateSnapshot(objects)
         with server_values.release_on_error(held):
             for item in found:
                 if item.key is not None and item.key not in entries:
                     name = f"a{len(stored)}"
-                    entry, array = _make_entry(item, name, is_detached, held)
+                    own = wholes.get(id(item.obj))
+                    entry, array = _make_entry(item, name, is_detached, held, own)
                     entries[item.key] = entry
                     if entry.file:
                         stored[name] = array
@@ -137,7 +154,9 @@ def take(
                 entries |= _entries_by_worker(entries, marks, meeting)
     nodes = tuple(manifest.ObjectNode(item.children, item.key) for item in found)
     # Until now an array has a name of its own; small ones get a place in a pack.
-    packed = packing.assign(entries)
+    kind = worker_parts.PartedArray
+    alone = {k for k, e in entries.items() if isinstance(stored.get(e.file), kind)}
+    packed = packing.assign(entries, alone)
     arrays = {packed[k].place: stored[e.file] for k, e in entries.items() if e.file}
     return Snapshot(nodes, packed, arrays, held)
 
@@ -175,28 +194,35 @@ def _check_same_copies(
 ) -> None:
     """Raises unless the copies of mirrored variables are the same on all workers.
 
-    The chief writes its own copies. Others may differ if a worker has computed with
-    other constants or data than the rest, and the checkpoint would hide that.
+    One worker writes its own copies. Others may differ if a worker has computed with
+    other constants or data than the rest, and the checkpoint would hide that. Of a
+    variable in parts, several workers may have the same part.
     """
-    own = {}
+    own: dict[str, int] = {}
     for item in found:
         entry = entries.get(item.key or "")
-        if entry is not None and entry.file and _is_mirrored(item.obj):
+        array = None if entry is None or not entry.file else stored[entry.file]
+        if isinstance(array, worker_parts.PartedArray):
+            own |= {f"{item.key} (part {i})": m for i, m in array.marks().items()}
+        elif array is not None and _is_mirrored(item.obj):
             # The bits, because NaN differs from itself and 0.0 equals -0.0.
-            bits = np.ascontiguousarray(stored[entry.file]).reshape(-1).view(np.uint8)
-            own[item.key] = zlib.crc32(bits.data)
+            bits = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            own[str(item.key)] = zlib.crc32(bits.data)
     texts = meeting.gather(json.dumps(own))
     every = [json.loads(text) for text in texts] if len(set(texts)) > 1 else []
+    first: dict[str, tuple[int, int]] = {}
     for worker, theirs in enumerate(every):
-        differing = {str(k) for k, mark in every[0].items() if theirs.get(k) != mark}
+        differing = {k for k, m in theirs.items() if k in first and first[k][0] != m}
         if differing:
+            other = min(first[k][1] for k in differing)
             raise errors.WorkerMismatchError(
-                "The copies of mirrored variables differ between workers 0 and "
+                f"The copies of mirrored variables differ between workers {other} and "
                 f"{worker}: {_show_some(differing)}. Nothing is saved. A worker has "
                 "computed with other numbers than the rest: compare the constants, "
                 "the captured arrays and the versions of the program.",
                 worker,
             )
+        first |= {k: (m, worker) for k, m in theirs.items() if k not in first}
 
 
 def _is_mirrored(obj: object) -> bool:
@@ -252,6 +278,15 @@ def _entries_by_worker(
     }
 
 
+def _make_slow_entries(found: list[object_graph.FoundObject]) -> dict[str, Entry]:
+    """Returns the entries of objects whose states other threads must give."""
+    return {
+        str(item.key): _make_state_entry(item)
+        for item in found
+        if item.kind == manifest.STATE and object_graph.needs_other_threads(item.obj)
+    }
+
+
 def _make_state_entry(item: object_graph.FoundObject) -> Entry:
     """Returns the entry of an object that tells its state."""
     source = object_graph.as_stateful(item.obj)
@@ -265,22 +300,22 @@ def _make_entry(
     name: str,
     is_detached: bool,
     held: server_values.ServerStateSnapshot,
+    whole: np.ndarray | None,
 ) -> tuple[Entry, Any]:
-    """Returns the entry of an object, and its array if it has one."""
+    """Returns the entry of an object, and its array if it has one.
+
+    Args:
+        item: the object.
+        name: the name of its array.
+        is_detached: see `take`.
+        held: what parameter servers hold.
+        whole: the value of a variable that workers have in parts, if it was read.
+    """
     if item.kind == manifest.PLAIN:
         return Entry(item.kind, value=plain_data.encode(item.obj, str(item))), None
     if item.kind == manifest.STATE:
         return _make_state_entry(item), None
-    array = item.obj
-    if (there := held.read(array)) is not None:
-        array = there
-    elif isinstance(array, Variable):
-        array = reading.read_stored(array)
-    elif isinstance(array, library_hooks.LibraryVariable):
-        array = array.read(is_detached)
-    elif is_detached:
-        # An array that is no variable's may be donated by the program, or written to.
-        array = jnp.copy(array) if isinstance(array, jax.Array) else array.copy()
+    array = _read_array(item.obj, is_detached, held) if whole is None else whole
     kind, impl = item.kind or "", ""
     if collectives.is_key(array):
         kind, impl = manifest.KEY, str(jax.random.key_impl(array))
@@ -294,6 +329,24 @@ def _make_entry(
     # An array without elements has no file: its shape says all.
     name = name if array.size else ""
     return Entry(kind, shape, array_types.name(array.dtype), name, impl), array
+
+
+def _read_array(
+    obj: Any, is_detached: bool, held: server_values.ServerStateSnapshot
+) -> Any:
+    """Returns the array of an object, or what stands for it; see `Snapshot`."""
+    if (there := held.read(obj)) is not None:
+        return there
+    if (cut := worker_parts.read(obj)) is not None:
+        return cut
+    if isinstance(obj, Variable):
+        return reading.read_stored(obj)
+    if isinstance(obj, library_hooks.LibraryVariable):
+        return obj.read(is_detached)
+    if is_detached:
+        # An array that is no variable's may be donated by the program, or written to.
+        return jnp.copy(obj) if isinstance(obj, jax.Array) else obj.copy()
+    return obj
 
 
 @contextlib.contextmanager
@@ -367,8 +420,16 @@ def write(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
             raise to_save_error(target, again) from again
 
 
-def _store(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
-    """Writes a snapshot to a staging directory and commits it."""
+@contextlib.contextmanager
+def stage(
+    target: pathlib.Path, is_step: bool
+) -> Iterator[checkpoint_directory.StagingDirectory]:
+    """Gives a hidden directory for a checkpoint, and commits it after the block.
+
+    Args:
+        target: the path of the checkpoint.
+        is_step: whether the checkpoint can be the latest of its directory.
+    """
     # Before the arrays are written, which can take long; `commit` asks again.
     checkpoint_directory.check_free(target)
     if target.parent.is_dir():
@@ -378,8 +439,7 @@ def _store(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
     staging = checkpoint_directory.StagingDirectory(target)
     try:
         staging.open()
-        header = checkpoint_directory.new_header(target, is_step)
-        fill(staging.directory, snapshot, header)
+        yield staging
         if is_step:
             # Again, because writing takes time.
             checkpoint_directory.check_alone(target)
@@ -388,8 +448,23 @@ def _store(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
         staging.close()
 
 
+def _store(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
+    """Writes a snapshot to a staging directory and commits it."""
+    with stage(target, is_step) as staging:
+        header = checkpoint_directory.new_header(target, is_step)
+        fill(staging.directory, snapshot, header)
+
+
 def fill(directory: pathlib.Path, snapshot: Snapshot, header: manifest.Header) -> None:
     """Writes a snapshot to a directory, flushes the files and checks them."""
+    # The order is that of safety: arrays, flushed and opened again; their checksums;
+    # the manifest, which makes it a checkpoint; and the directory.
+    write_arrays(directory, snapshot)
+    seal(directory, snapshot, header)
+
+
+def write_arrays(directory: pathlib.Path, snapshot: Snapshot) -> None:
+    """Writes all arrays but those that no worker has all parts of."""
     _check_space(directory, snapshot)
     where = directory / manifest.ARRAYS
     small = {e.place for e in snapshot.entries.values() if e.at is not None}
@@ -399,15 +474,36 @@ def fill(directory: pathlib.Path, snapshot: Snapshot, header: manifest.Header) -
     remote = {
         k: x for k, x in packs.items() if isinstance(x, server_values.RemoteArray)
     }
-    # The order is that of safety: arrays, flushed and opened again; their checksums;
-    # the manifest, which makes it a checkpoint; and the directory.
-    array_io.write(where, {k: x for k, x in packs.items() if k not in remote})
+    kind = worker_parts.PartedArray
+    cut = {k: x for k, x in packs.items() if isinstance(x, kind)}
+    others = {k: x for k, x in packs.items() if k not in remote and k not in cut}
+    array_io.write(where, others)
+    for name, array in cut.items():
+        if not array.is_joint:
+            array.write(where, name)
     snapshot.held.write(where, remote)
+
+
+def seal(
+    directory: pathlib.Path,
+    snapshot: Snapshot,
+    header: manifest.Header,
+    known: Mapping[str, manifest.File] = types.MappingProxyType({}),
+) -> None:
+    """Flushes and checks the arrays in a directory, and makes it a checkpoint.
+
+    Args:
+        directory: the directory.
+        snapshot: the state whose arrays are there.
+        header: the header of the checkpoint.
+        known: checksums of files that other workers have written and read.
+    """
+    where = directory / manifest.ARRAYS
     checksummed_files.flush(where)
     # Reading back finds arrays that were written wrongly while the old checkpoint is
     # still there.
     array_store.open_all(where, _index_by_file(snapshot.entries))
-    sums = checksummed_files.checksums(directory)
+    sums = checksummed_files.checksums(directory, known)
     made = manifest.Manifest(
         header, snapshot.nodes, snapshot.entries, sums, snapshot.held.closures
     )

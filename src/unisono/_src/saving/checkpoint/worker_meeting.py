@@ -24,7 +24,7 @@ from unisono._src.workers import process_group, watchdog, worker_notes
 # How long a worker waits for the others to come.
 _COME_SECONDS = 30.0
 # How long it waits for a worker that reads or writes files.
-_FILES_SECONDS = 600.0
+FILES_SECONDS = 600.0
 # A longer text is sent in several notes. JSON takes up to twelve characters for one of
 # the text, and a note has room for that.
 _PIECE_LENGTH = 1 << 15
@@ -165,7 +165,7 @@ class Meeting:
         Raises:
             WorkerMismatchError: a worker gives another mark.
         """
-        notes = self._exchange([mark, shown], _FILES_SECONDS)
+        notes = self._exchange([mark, shown], FILES_SECONDS)
         if any(n[0] != notes[0][0] for n in notes):
             told = "; ".join(f"worker {i}: {n[1]}" for i, n in enumerate(notes))
             raise errors.WorkerMismatchError(f"{otherwise} {told}.")
@@ -177,7 +177,7 @@ class Meeting:
             WorkerFailedError: a worker has failed.
         """
         try:
-            self._exchange(["done"], _FILES_SECONDS)
+            self._exchange(["done"], FILES_SECONDS)
         finally:
             self.end()
 
@@ -187,7 +187,7 @@ class Meeting:
         Args:
             text: the text to send; that of other workers is ignored.
         """
-        return str(self._exchange([text[:_PIECE_LENGTH]], _FILES_SECONDS)[0][0])
+        return str(self._exchange([text[:_PIECE_LENGTH]], FILES_SECONDS)[0][0])
 
     def _exchange(self, note: list[Any], seconds: float) -> list[list[Any]]:
         """Returns the notes of all workers in one round.

@@ -16,12 +16,25 @@ from unisono._src.saving.format.manifest import Entry
 _ALIGNMENT_BYTES = 64
 
 
-def open_all(directory: pathlib.Path, wanted: Mapping[str, Entry]) -> dict[str, Any]:
+# TensorStore's limits for a reader that has all the memory it needs, and for one that
+# must hold little: no cache, and few threads, each of which keeps memory that it freed.
+_FAST = {"cache_pool": {"total_bytes_limit": 100_000_000}}
+_SMALL: dict[str, dict[str, int]] = {
+    "cache_pool": {"total_bytes_limit": 0},
+    "file_io_concurrency": {"limit": 1},
+    "data_copy_concurrency": {"limit": 1},
+}
+
+
+def open_all(
+    directory: pathlib.Path, wanted: Mapping[str, Entry], is_small: bool = False
+) -> dict[str, Any]:
     """Opens stored arrays and compares their descriptions with their entries.
 
     Args:
         directory: the directory of the arrays.
         wanted: the entries, by the name of the stored array.
+        is_small: whether to take little memory rather than little time.
 
     Returns:
         The open arrays by name; none of their elements has been read.
@@ -31,7 +44,7 @@ def open_all(directory: pathlib.Path, wanted: Mapping[str, Entry]) -> dict[str, 
     """
     import tensorstore
 
-    context = tensorstore.Context({"cache_pool": {"total_bytes_limit": 100_000_000}})
+    context = tensorstore.Context(_SMALL if is_small else _FAST)
     # All are opened at once; TensorStore works on them in threads of its own.
     waiting = {
         name: tensorstore.open(
@@ -45,7 +58,7 @@ def open_all(directory: pathlib.Path, wanted: Mapping[str, Entry]) -> dict[str, 
             found[name] = waiting[name].result()
             _check(found[name], entry)
         except (ValueError, KeyError, TypeError) as error:
-            raise _damage_error(directory, name, error) from error
+            raise damage_error(directory, name, error) from error
     return found
 
 
@@ -76,7 +89,7 @@ def read_parts(
             chosen = opened[name][tuple(slice(*ends) for ends in part) or ...]
             # TensorStore keeps the indices of a slice; the buffer begins at 0.
             chosen = chosen[tensorstore.d[:].translate_to[0]] if chosen.rank else chosen
-            buffer = _allocate_aligned(tuple(chosen.shape), chosen.dtype.numpy_dtype)
+            buffer = allocate_aligned(tuple(chosen.shape), chosen.dtype.numpy_dtype)
             target = tensorstore.array(buffer, copy=False, write=True)
             found[name][part] = buffer
             waiting.append((name, target.write(chosen)))
@@ -84,11 +97,11 @@ def read_parts(
         try:
             future.result()
         except ValueError as error:
-            raise _damage_error(directory, name, error) from error
+            raise damage_error(directory, name, error) from error
     return found
 
 
-def _allocate_aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+def allocate_aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Returns a new array whose memory JAX can take over on a CPU without a copy."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     memory = np.empty(size + _ALIGNMENT_BYTES, np.uint8)
@@ -140,9 +153,10 @@ def _check(array: Any, entry: Entry) -> None:
         raise ValueError(f"it is cut in pieces of {list(chunks)}")
 
 
-def _damage_error(
+def damage_error(
     directory: pathlib.Path, name: str, error: Exception
 ) -> errors.DataLossError:
+    """Returns the error for a stored array that cannot be read."""
     text = " ".join(str(error).split())[:300]
     return errors.DataLossError(
         f"The array '{name}' in {directory} is damaged: {text}."

@@ -6,8 +6,9 @@ import concurrent.futures
 import os
 import pathlib
 import stat
+import types
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from unisono._src.foundation import errors
 from unisono._src.saving.format import manifest, signed_text
@@ -47,9 +48,17 @@ def list_files(directory: pathlib.Path) -> Iterator[pathlib.Path]:
             raise signed_text.damage_error(path, "it is not a regular file")
 
 
-def checksums(directory: pathlib.Path) -> dict[str, File]:
-    """Returns the checksum of every file below a directory, by relative path."""
-    names = [p.relative_to(directory).as_posix() for p in list_files(directory)]
+def checksums(
+    directory: pathlib.Path, known: Mapping[str, File] = types.MappingProxyType({})
+) -> dict[str, File]:
+    """Returns the checksum of every file below a directory, by relative path.
+
+    Args:
+        directory: the directory.
+        known: checksums that others have found; these files are not read.
+    """
+    every = [p.relative_to(directory).as_posix() for p in list_files(directory)]
+    names = [name for name in every if name not in known]
     paths = [directory / name for name in names]
     try:
         # `zlib.crc32` releases the interpreter lock, so threads do help.
@@ -57,7 +66,8 @@ def checksums(directory: pathlib.Path) -> dict[str, File]:
             found = list(pool.map(checksum, paths))
     except RuntimeError:  # A program that is ending can start no threads.
         found = [checksum(path) for path in paths]
-    return dict(zip(names, found, strict=True))
+    made = dict(zip(names, found, strict=True))
+    return {name: made[name] if name in made else known[name] for name in every}
 
 
 def verify(directory: pathlib.Path, found: Manifest) -> None:

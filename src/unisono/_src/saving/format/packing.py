@@ -7,7 +7,7 @@ a pack says where it begins.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,12 +22,20 @@ _PACK_BYTES = 1 << 26
 _ALIGNMENT_BYTES = 16
 
 
-def assign(entries: dict[str, Entry]) -> dict[str, Entry]:
+def assign(entries: dict[str, Entry], alone: Collection[str] = ()) -> dict[str, Entry]:
     """Returns the entries; small arrays have places in packs.
 
     A single small array is not worth a pack.
+
+    Args:
+        entries: the entries, by key.
+        alone: the keys of arrays that no single process has, and which go into no pack.
     """
-    small = {k for k, e in entries.items() if e.file and e.nbytes <= _SMALL_BYTES}
+    small = {
+        k
+        for k, e in entries.items()
+        if e.file and e.nbytes <= _SMALL_BYTES and k not in alone
+    }
     if len(small) < 2:
         return entries
     number = end = 0
