@@ -690,3 +690,140 @@ def loop_of_steps_with_break(tf):
         return i
 
     return [train(iterator), v.read_value(), tf.cast(next(iterator), tf.int32)]
+
+
+@program
+def growing_array_in_counted_loop(tf):
+    @tf.function
+    def f(x):
+        found = tf.TensorArray(tf.float32, size=0, dynamic_size=True)
+        back = tf.TensorArray(tf.int32, size=1, dynamic_size=True)
+        place = 1
+        for i in tf.range(4):
+            found = found.write(place, x)
+            back = back.write(3 - i, i)
+            place += 2
+            x = x * 2.0
+        return found.stack(), back.stack(), found.size(), x
+
+    return list(f(f32(tf, [1.0, 3.0])))
+
+
+@program
+def growing_array_with_break(tf):
+    @tf.function
+    def f(x):
+        found = tf.TensorArray(tf.float32, size=0, dynamic_size=True)
+        for i in tf.range(20):
+            found = found.write(i, x)
+            x = x * 2.0
+            if x > 20.0:
+                break
+        return found.stack()
+
+    return [f(f32(tf, 1.0)), f(f32(tf, 9.0)), f(f32(tf, -1.0))]
+
+
+@program
+def growing_array_in_while(tf):
+    @tf.function
+    def f(n):
+        found = tf.TensorArray(tf.int32, size=0, dynamic_size=True)
+        count = 0
+        while n != 1:
+            found = found.write(count, n)
+            n = n // 2 if n % 2 == 0 else 3 * n + 1
+            count += 1
+        return found.stack(), count
+
+    return [*f(tf.constant(6)), *f(tf.constant(27)), f(tf.constant(1))[1]]
+
+
+@program
+def growing_array_in_branch(tf):
+    @tf.function
+    def f(xs):
+        found = tf.TensorArray(tf.float32, size=0, dynamic_size=True)
+        count = 0
+        for x in xs:
+            if x > 0.0:
+                found = found.write(count, x)
+                count += 1
+        return found.stack()
+
+    return [f(f32(tf, [1.0, -1.0, 3.0, -4.0, 5.0])), f(f32(tf, [-2.0, 7.0]))]
+
+
+@program
+def growing_array_in_nested_loops(tf):
+    @tf.function
+    def f(n):
+        found = tf.TensorArray(tf.int32, size=0, dynamic_size=True)
+        count = 0
+        for i in tf.range(n):
+            for j in tf.range(i):
+                found = found.write(count, 10 * i + j)
+                count += 1
+        return found.stack()
+
+    return [f(tf.constant(4)), f(tf.constant(2))]
+
+
+@program
+def growing_array_that_the_loop_reads(tf):
+    @tf.function
+    def f(n):
+        found = tf.TensorArray(tf.int32, 0, dynamic_size=True, clear_after_read=False)
+        found = found.write(0, 1)
+        for i in tf.range(n):
+            found = found.write(i + 1, tf.reduce_sum(found.stack()) + found.read(i))
+        return found.stack()
+
+    return [f(tf.constant(5)), f(tf.constant(1))]
+
+
+@program
+def growing_arrays_that_change_places(tf):
+    @tf.function
+    def f(n):
+        a = tf.TensorArray(tf.int32, size=0, dynamic_size=True)
+        b = tf.TensorArray(tf.int32, size=0, dynamic_size=True)
+        for i in tf.range(n):
+            a = a.write(i, i)
+            b = b.write(i, -i)
+            a, b = b, a
+        return a.stack(), b.stack()
+
+    return [*f(tf.constant(5)), *f(tf.constant(2))]
+
+
+@program
+def gradient_through_growing_arrays(tf):
+    @tf.function
+    def f(x, limit):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = x
+            found = tf.TensorArray(tf.float32, size=0, dynamic_size=True)
+            for i in tf.range(10):
+                found = found.write(i, y)
+                y = y * x
+                if y > limit:
+                    break
+            loss = tf.reduce_sum(found.stack())
+        return loss, tape.gradient(loss, x)
+
+    @tf.function
+    def counted(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = x
+            found = tf.TensorArray(tf.float32, size=0, dynamic_size=True)
+            for i in tf.range(4):
+                found = found.write(i, y)
+                y = y * x
+            loss = tf.reduce_sum(found.stack())
+        return tape.gradient(loss, x)
+
+    x = f32(tf, 2.0)
+    return [*f(x, f32(tf, 20.0)), *f(x, f32(tf, 5.0)), counted(x)]

@@ -109,6 +109,31 @@ def test_gradients_go_through_it_in_replicas_too():
     assert [float(x) for x in found] == [12.0, 24.0]
 
 
+def test_one_that_grows_at_computed_positions_has_a_function_run_on_the_host():
+    grown = tf.function(lambda x, n: fill(x, n, size=0, dynamic_size=True).stack())
+    x = tf.constant(2.0)
+    assert grown(x, tf.constant(3)).tolist() == fill(x, 3).stack().tolist()[:3]
+    with pytest.raises(ValueError, match="Give it size="):
+        jax.jit(lambda x, n: fill(x, n, size=0, dynamic_size=True).stack())(x, 3)
+    with pytest.raises(ValueError, match="TensorArray grows"):
+        grown.get_concrete_function(x, tf.constant(3))
+
+
+def test_functions_of_datasets_have_their_entries_on_the_host():
+    @tf.function
+    def positive(row):
+        found, count = tf.TensorArray(tf.int64, 0, dynamic_size=True), 0
+        for x in row:
+            if x > 0:
+                found, count = found.write(count, x), count + 1
+        return found.stack(), found.size()
+
+    rows = np.array([[3, -1, 2**40], [5, 6, 7]])
+    dataset = tf.data.Dataset.from_tensor_slices(rows).map(positive)
+    found = [(x.tolist(), int(n)) for x, n in dataset.as_numpy_iterator()]
+    assert found == [([3, 2**40], 2), ([5, 6, 7], 3)]
+
+
 def test_what_a_program_cannot_do_is_told():
     x, three = tf.constant(2.0), tf.constant(3)
     loop = tf.while_loop
@@ -121,7 +146,6 @@ def test_what_a_program_cannot_do_is_told():
         return tf.TensorArray(tf.int32, 1).split([1], [n])
 
     for told, program, given in [
-        ("Give it size=", lambda n: fill(x, n, size=0, dynamic_size=True), three),
         ("largest size as a number", lambda n: tf.TensorArray(tf.int32, n), three),
         ("enters its body with shape", grow, x),
         ("lengths .* must be known", cut, three),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, final
+from typing import final
 
 Names = frozenset[str]
 NONE: Names = frozenset()
@@ -120,7 +120,7 @@ class Liveness:
             after = self._statement(node, after)
         return after
 
-    def _statement(self, node: Any, after: Names) -> Names:
+    def _statement(self, node: ast.stmt, after: Names) -> Names:
         if isinstance(node, ast.If):
             self.found[node] = Lives(after)
             inner = self._block(node.body, after) | self._block(node.orelse, after)
@@ -147,7 +147,7 @@ class Liveness:
             extra = frozenset(find_assigned([node]))
         return (after - gone) | find_read(node) | extra
 
-    def _loop(self, node: Any, after: Names) -> Names:
+    def _loop(self, node: ast.For | ast.While, after: Names) -> Names:
         test = node.test if isinstance(node, ast.While) else getattr(node, "more", None)
         made = NONE
         if isinstance(node, ast.For):
@@ -164,7 +164,7 @@ class Liveness:
             | (find_read(node.iter) if isinstance(node, ast.For) else NONE)
         )
 
-    def _other_block(self, node: Any, after: Names) -> Names:
+    def _other_block(self, node: ast.stmt, after: Names) -> Names:
         """Looks into `with`, `try` and `match`, after any part of which others run."""
         reached = after | find_read(node)
         blocks = [

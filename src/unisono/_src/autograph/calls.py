@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from unisono._src.autograph import carried, conversion, loops
 from unisono._src.execution import (
@@ -25,7 +26,7 @@ _RANGE = inspect.unwrap(making.range)
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 
 
-def call(fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+def call(fn: Any, /, *args: object, **kwargs: object) -> Any:
     """Returns the result of a call, of a converted function if it is the user's."""
     chosen = _find_overload(fn)
     if chosen is not None and not kwargs and any(map(carried.is_unknown, args)):
@@ -39,7 +40,7 @@ def call(fn: Any, /, *args: Any, **kwargs: Any) -> Any:
     return conversion.convert(fn)(*args, **kwargs)
 
 
-def iterate(fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+def iterate(fn: Any, /, *args: object, **kwargs: object) -> Any:
     """Returns what a `for` loops over: `Steps` for a range of arrays."""
     # With Keras in the process, functions of arrays are wrapped for its models.
     if inspect.unwrap(fn) is _RANGE:
@@ -87,7 +88,7 @@ def _find_overload(fn: object) -> Callable[..., Any] | None:
         return None
 
 
-def _to_type(dtype: Any) -> Callable[..., Any]:
+def _to_type(dtype: DTypeLike) -> Callable[..., Any]:
     return lambda x: tensors.tensor(x).astype(dtype)
 
 

@@ -17,7 +17,7 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
-from unisono._src.autograph import carried
+from unisono._src.autograph import carried, growing_arrays
 from unisono._src.autograph.carried import UNDEFINED, Symbol
 from unisono._src.execution import conversion, function, host_inputs, signature
 from unisono._src.foundation import ambient, nest
@@ -97,17 +97,20 @@ class HostLoop:
         self._inputs += [s for s in cells.find_attributes() if s.name not in taken]
         host: Any = ambient.current().host
         self._step: function.Function[..., Any] = host.compiled_step(tuple(key), _step)
+        self._notes = growing_arrays.Notes()
+        self._given: list[Any] = []
         self.goes_on: Any = True if test is None or has_items else bool(test())
 
     def turn(self, item: object) -> None:
         """Runs one turn by the compiled step."""
-        given = [carried.read(s) for s in self._inputs]
+        self._given = [carried.read(s) for s in self._inputs]
+        given = self._notes.take(self._given)
         before, _current.loop = _current.loop, self
         try:
             more, values = self._step(item, given, [_content(c) for c in self._cells])
         finally:
             _current.loop = before
-        carried.write(self._outputs, values)
+        carried.write(self._outputs, self._notes.give(values))
         self.goes_on = True if self._test is None else bool(more)
 
     def run_body(self, item: object, given: list[Any], contents: list[Any]) -> Any:
@@ -124,7 +127,7 @@ class HostLoop:
             before = [_leaves(_content(c)) for c in self._cells]
             others = [s for s in self._symbols if s not in self._inputs]
             carried.write(others, [UNDEFINED] * len(others))
-            carried.write(self._inputs, given)
+            carried.write(self._inputs, given if bodies.is_traced() else self._given)
             if item is not None:
                 item = jnp.asarray(item)
             self._body(item) if self._has_items else self._body()

@@ -9,11 +9,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src.autograph import branches, carried, host_loops, jumps
+from unisono._src.autograph import (
+    branches,
+    carried,
+    growing_arrays,
+    host_loops,
+    jumps,
+)
 from unisono._src.autograph.carried import UNDEFINED, Symbol
 from unisono._src.execution import host_inputs, program_checks
 from unisono._src.foundation import ambient, errors
-from unisono._src.ops import bodies, control_flow, making, tensors
+from unisono._src.ops import bodies, control_flow, making, tensor_array, tensors
 from unisono._src.state import branch_frame, frames
 
 _Block = Callable[[], Any]
@@ -259,7 +265,7 @@ class _StagedLoop:
             test: returns whether there is another one; gets its number if `is_counted`.
             is_counted: whether turns are counted.
         """
-        start = self._first_values(goes_on)
+        start = self._open_arrays(self._first_values(goes_on))
         parts = [carried.split(x) for x in start]
         self._marks = [marks for marks, _ in parts]
         sizes = [len(leaves) for _, leaves in parts]
@@ -296,6 +302,56 @@ class _StagedLoop:
             carried.write(self._every, self._before)
             raise
         put(out)
+        for symbol in self._symbols:
+            value = carried.read(symbol)
+            if growing_arrays.is_growing(value):
+                carried.write([symbol], [tensor_array.close_after(value)])
+
+    def _open_arrays(self, start: list[Any]) -> list[Any]:
+        """Returns the first values, with TensorArrays that grow in their last sizes.
+
+        Raises:
+            NeedsHost: these are not known.
+        """
+        places = [i for i, x in enumerate(start) if growing_arrays.has_growing(x)]
+        if not places:
+            return start
+        is_plain = all(growing_arrays.is_growing(start[i]) for i in places)
+        is_noted = is_plain and any(tensor_array.find_notes(start[i]) for i in places)
+        if not is_plain or is_noted or not self.is_endless or self.most is None:
+            raise host_inputs.NeedsHost
+        others = [carried.split(x) for i, x in enumerate(start) if i not in places]
+        rest = [s for i, s in enumerate(self._symbols) if i not in places]
+        mine = [self._symbols[i] for i in places]
+
+        def turn(number: Any, *leaves: Any) -> Any:
+            _mark_body()
+            carried.write(self._every, self._before)
+            given = iter(leaves)
+            carried.write(rest, [carried.join(marks, given) for marks, _ in others])
+            noted = [tensor_array.record(start[i], n) for n, i in enumerate(places)]
+            carried.write(mine, noted)
+            self._body(number)
+            after = [x for s in rest for x in carried.split(carried.read(s))[1]]
+            found: list[Any] = [tensor_array.find_notes(carried.read(s)) for s in mine]
+            if any(x is None or x[0] != n for n, x in enumerate(found)):
+                raise host_inputs.NeedsHost
+            return after, [x[1] for x in found]
+
+        leaves = [x for _, parts in others for x in parts]
+        try:
+            sizes = growing_arrays.find_sizes(turn, leaves, self.most)
+        except branch_frame.CreatedInBody:
+            raise host_inputs.NeedsHost from None
+        finally:
+            carried.write(self._every, self._before)
+        if sizes is None:
+            raise host_inputs.NeedsHost
+        opened = list(start)
+        for i, size in zip(places, sizes, strict=True):
+            if size is not None:
+                opened[i] = tensor_array.open_for(start[i], *size)
+        return opened
 
     def _first_values(self, goes_on: object) -> list[Any]:
         """Returns the values of names before the loop; zeros if they get one in it."""

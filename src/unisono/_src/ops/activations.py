@@ -57,6 +57,11 @@ __all__ = [
 ]
 
 
+# Of the scaled exponential linear unit.
+_SELU_ALPHA = 1.6732632423543772
+_SELU_SCALE = 1.0507009873554805
+
+
 @array_function("nn.relu")
 def relu(features: TensorLike, name: str | None = None) -> jax.Array:
     """Returns the elements, zero for negative ones."""
@@ -78,7 +83,13 @@ def elu(features: TensorLike, name: str | None = None) -> jax.Array:
 @array_function("nn.selu")
 def selu(features: TensorLike, name: str | None = None) -> jax.Array:
     """Returns the scaled exponential linear unit."""
-    return elementwise.apply_unary("selu", jax.nn.selu, features, kinds.FLOAT)
+    return elementwise.apply_unary("selu", _selu, features, kinds.FLOAT)
+
+
+def _selu(x: Any) -> Any:
+    # `jax.nn.selu` has the slope of the negative side at 0.
+    below = _SELU_ALPHA * jnp.expm1(jnp.minimum(x, jnp.zeros((), x.dtype)))
+    return jnp.asarray(_SELU_SCALE, x.dtype) * jnp.where(x >= 0, x, below)
 
 
 @array_function("nn.softplus", "math.softplus")

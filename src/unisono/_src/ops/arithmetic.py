@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation import errors
-from unisono._src.ops import elementwise, kinds, tensors
+from unisono._src.ops import elementwise, kinds, kinks, tensors
 from unisono._src.ops.host.shared_bodies import array_function
 from unisono._src.ops.tensors import TensorLike
 
@@ -127,13 +127,13 @@ def pow(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
 @array_function("maximum", "math.maximum")
 def maximum(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
     """Returns the larger element of each pair."""
-    return elementwise.apply_binary("maximum", jnp.maximum, x, y, kinds.REAL)
+    return elementwise.apply_binary("maximum", kinks.maximum, x, y, kinds.REAL)
 
 
 @array_function("minimum", "math.minimum")
 def minimum(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
     """Returns the smaller element of each pair."""
-    return elementwise.apply_binary("minimum", jnp.minimum, x, y, kinds.REAL)
+    return elementwise.apply_binary("minimum", kinks.minimum, x, y, kinds.REAL)
 
 
 @array_function("atan2", "math.atan2")
@@ -232,7 +232,7 @@ def logical_not(x: TensorLike, name: str | None = None) -> jax.Array:
 @array_function("abs", "math.abs")
 def abs(x: TensorLike, name: str | None = None) -> jax.Array:
     """Returns absolute values."""
-    return elementwise.apply_unary("abs", jnp.abs, x, kinds.SIGNED)
+    return elementwise.apply_unary("abs", kinks.abs, x, kinds.SIGNED)
 
 
 @array_function("negative", "math.negative")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import numpy as np
 
 from unisono._src.foundation import dtypes, errors
 from unisono._src.ops import elementwise, kinds, tensors
+from unisono._src.ops.host.shared_bodies import array_function
 from unisono._src.ops.tensors import DType, Sizes, TensorLike
 from unisono._src.values import jax_tapes
 
@@ -50,7 +52,7 @@ def check_bounds(
 
 
 _Function = Callable[..., jax.Array]
-_Axes = tuple[int, ...] | None
+Axes = tuple[int, ...] | None
 
 
 def find_axes(name: str, axis: Sizes | None, rank: int) -> tuple[int, ...] | None:
@@ -71,14 +73,54 @@ def find_axes(name: str, axis: Sizes | None, rank: int) -> tuple[int, ...] | Non
     return tuple(i % rank for i in found)
 
 
+class Reduction(Protocol):
+    """A function that reduces an array over axes."""
+
+    def __call__(
+        self,
+        input_tensor: TensorLike,
+        axis: Sizes | None = None,
+        keepdims: bool = False,
+        name: str | None = None,
+    ) -> jax.Array:
+        """Returns an array without these axes."""
+
+
+def reduction(
+    path: str, *also: str, allowed: str = kinds.NUMBERS
+) -> Callable[[_Function], Reduction]:
+    """Returns a decorator that makes a reduction of what reduces a checked array.
+
+    Args:
+        path: TensorFlow's path of the reduction.
+        *also: its further paths.
+        allowed: the kinds of elements that it takes.
+    """
+    called = path.rpartition(".")[2]
+
+    def give(fn: _Function) -> Reduction:
+        def call(
+            input_tensor: TensorLike,
+            axis: Sizes | None = None,
+            keepdims: bool = False,
+            name: str | None = None,
+        ) -> jax.Array:
+            return _reduce(called, fn, input_tensor, axis, keepdims, allowed)
+
+        call.__doc__ = fn.__doc__
+        return array_function(path, *also)(call)
+
+    return give
+
+
 @tensors.folds_constants
-def reduce(
+def _reduce(
     name: str,
     fn: _Function,
     x: TensorLike,
     axis: Sizes | None,
     keepdims: bool,
-    allowed: str = kinds.NUMBERS,
+    allowed: str,
 ) -> jax.Array:
     """Returns a reduction over axes.
 
@@ -102,17 +144,12 @@ def reduce(
     return fn(x, axis=axes, keepdims=bool(keepdims))
 
 
-def add_up(x: jax.Array, axis: _Axes, keepdims: bool) -> jax.Array:
+def add_up(x: jax.Array, axis: Axes, keepdims: bool) -> jax.Array:
     """Returns the sum, of the type of the elements."""
     return jnp.sum(x, axis, x.dtype, keepdims=keepdims)
 
 
-def product(x: jax.Array, axis: _Axes, keepdims: bool) -> jax.Array:
-    """Returns the product, of the type of the elements."""
-    return jnp.prod(x, axis, x.dtype, keepdims=keepdims)
-
-
-def mean(x: jax.Array, axis: _Axes, keepdims: bool) -> jax.Array:
+def mean(x: jax.Array, axis: Axes, keepdims: bool) -> jax.Array:
     """Returns the mean, of the type of the elements; that of integers is cut off."""
     if kinds.kind(x.dtype) != "i":
         return jnp.mean(x, axis, keepdims=keepdims)
@@ -124,23 +161,6 @@ def mean(x: jax.Array, axis: _Axes, keepdims: bool) -> jax.Array:
     # XLA's division of integers rounds toward zero, as TensorFlow's mean does.
     found = jax.lax.div(total, jnp.full_like(total, count)) if count else total
     return found.astype(x.dtype)
-
-
-def largest(x: jax.Array, axis: _Axes, keepdims: bool) -> jax.Array:
-    """Returns the largest element; the smallest number of the type if there is none."""
-    return jnp.max(x, axis, keepdims=keepdims, initial=_bound(x.dtype, -1))
-
-
-def smallest(x: jax.Array, axis: _Axes, keepdims: bool) -> jax.Array:
-    """Returns the smallest element; the largest number of the type if there is none."""
-    return jnp.min(x, axis, keepdims=keepdims, initial=_bound(x.dtype, 1))
-
-
-def _bound(dtype: np.dtype, sign: int) -> np.ndarray:
-    if kinds.kind(dtype) == "f":
-        return np.asarray(sign * np.inf, dtype)
-    limits = np.iinfo(dtype)
-    return np.asarray(limits.max if sign > 0 else limits.min, dtype)
 
 
 def variance(
@@ -155,16 +175,6 @@ def variance(
     kinds.require_float(name, x.dtype)
     axes = find_axes(name, axis, x.ndim)
     return jnp.var(x, axes, keepdims=bool(keepdims))
-
-
-def euclidean_norm(x: jax.Array, axis: _Axes, keepdims: bool) -> jax.Array:
-    """Returns the square root of the sum of squares, of the type of the elements."""
-    if kinds.kind(x.dtype) == "i":
-        wide = add_up(x * x, axis, keepdims).astype(jnp.float32)
-        return jnp.sqrt(wide).astype(x.dtype)
-    return jnp.sqrt(jnp.sum(jnp.square(jnp.abs(x)), axis, keepdims=keepdims)).astype(
-        x.dtype
-    )
 
 
 def position(

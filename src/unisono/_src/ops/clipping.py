@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from unisono._src.ops import elementwise, kinds, tensors
+from unisono._src.ops import elementwise, kinds, kinks, tensors
 from unisono._src.ops.host.shared_bodies import array_function
 from unisono._src.ops.tensors import Sizes, TensorLike
 from unisono._src.values.indexed_slices import IndexedSlices
@@ -74,7 +74,7 @@ def clip_by_value(
     )
     kinds.check("clip_by_value", t.dtype, kinds.REAL)
     elementwise.check_shapes("clip_by_value", t, clip_value_min, clip_value_max)
-    return jnp.minimum(jnp.maximum(t, clip_value_min), clip_value_max)
+    return kinks.minimum(kinks.maximum(t, clip_value_min), clip_value_max)
 
 
 @array_function("clip_by_norm")

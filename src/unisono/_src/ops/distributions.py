@@ -39,8 +39,7 @@ def draw_uniform(
         low: Any = operand(minval)
         high: Any = operand(maxval)
         _check_range(low, high)
-        whole: jax.Array = philox.integers(words(), sizes, kind, low, high)
-        return whole
+        return philox.integers(words(), sizes, kind, low, high)
     low = to_number(0 if minval is None else minval, kind)
     high = to_number(1 if maxval is None else maxval, kind)
     part: jax.Array = philox.uniform(words(), sizes, kind)

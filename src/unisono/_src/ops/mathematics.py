@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from unisono._src.foundation import dtypes
 from unisono._src.ops import axis_functions, elementwise, kinds, tensors
+from unisono._src.ops.axis_functions import Axes
 from unisono._src.ops.host.shared_bodies import array_function
 from unisono._src.ops.tensors import DType, Sizes, TensorLike
 
@@ -315,20 +316,14 @@ def is_strictly_increasing(x: TensorLike, name: str | None = None) -> jax.Array:
     return elementwise.is_sorted("is_strictly_increasing", jnp.less, x)
 
 
-@array_function("math.reduce_euclidean_norm")
-def reduce_euclidean_norm(
-    input_tensor: TensorLike,
-    axis: Sizes | None = None,
-    keepdims: bool = False,
-    name: str | None = None,
-) -> jax.Array:
+@axis_functions.reduction("math.reduce_euclidean_norm")
+def reduce_euclidean_norm(x: jax.Array, axis: Axes, keepdims: bool) -> jax.Array:
     """Returns the root of the sum of squares."""
-    return axis_functions.reduce(
-        "reduce_euclidean_norm",
-        axis_functions.euclidean_norm,
-        input_tensor,
-        axis,
-        keepdims,
+    if kinds.kind(x.dtype) == "i":
+        wide = axis_functions.add_up(x * x, axis, keepdims).astype(jnp.float32)
+        return jnp.sqrt(wide).astype(x.dtype)
+    return jnp.sqrt(jnp.sum(jnp.square(jnp.abs(x)), axis, keepdims=keepdims)).astype(
+        x.dtype
     )
 
 

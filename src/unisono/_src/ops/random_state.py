@@ -164,8 +164,7 @@ def _own_words(words: jax.Array) -> jax.Array:
     if frame.replica is None or frame.replica.num_replicas_in_sync == 1:
         return jnp.asarray(words)
     number = frame.replica.replica_id_in_sync_group
-    own: jax.Array = philox.fold_in_replica(words, number)
-    return own
+    return philox.fold_in_replica(words, number)
 
 
 def _take_traced(count: int, seed: int | None) -> jax.Array:

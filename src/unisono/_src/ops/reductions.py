@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from unisono._src.foundation import dtypes
 from unisono._src.ops import axis_functions, kinds
+from unisono._src.ops.axis_functions import Axes
 from unisono._src.ops.host.shared_bodies import array_function
-from unisono._src.ops.tensors import DType, Sizes, TensorLike
+from unisono._src.ops.tensors import DType, TensorLike
 
 __all__ = [
     "argmax",
@@ -29,116 +31,62 @@ _NARROW_POSITIONS = (
 )
 
 
-@array_function("reduce_sum", "math.reduce_sum")
-def reduce_sum(
-    input_tensor: TensorLike,
-    axis: Sizes | None = None,
-    keepdims: bool = False,
-    name: str | None = None,
-) -> jax.Array:
+@axis_functions.reduction("reduce_sum", "math.reduce_sum")
+def reduce_sum(x: jax.Array, axis: Axes, keepdims: bool) -> jax.Array:
     """Returns the sum of elements over axes.
 
     >>> reduce_sum([[1, 2], [3, 4]], axis=0).tolist()
     [4, 6]
     """
-    return axis_functions.reduce(
-        "reduce_sum", axis_functions.add_up, input_tensor, axis, keepdims
-    )
+    return axis_functions.add_up(x, axis, keepdims)
 
 
-@array_function("reduce_mean", "math.reduce_mean")
-def reduce_mean(
-    input_tensor: TensorLike,
-    axis: Sizes | None = None,
-    keepdims: bool = False,
-    name: str | None = None,
-) -> jax.Array:
+@axis_functions.reduction("reduce_mean", "math.reduce_mean")
+def reduce_mean(x: jax.Array, axis: Axes, keepdims: bool) -> jax.Array:
     """Returns the mean of elements over axes, of their type.
 
     >>> reduce_mean([1, 2]).item()
     1
     """
-    return axis_functions.reduce(
-        "reduce_mean", axis_functions.mean, input_tensor, axis, keepdims
-    )
+    return axis_functions.mean(x, axis, keepdims)
 
 
-@array_function("reduce_prod", "math.reduce_prod")
-def reduce_prod(
-    input_tensor: TensorLike,
-    axis: Sizes | None = None,
-    keepdims: bool = False,
-    name: str | None = None,
-) -> jax.Array:
+@axis_functions.reduction("reduce_prod", "math.reduce_prod")
+def reduce_prod(x: jax.Array, axis: Axes, keepdims: bool) -> jax.Array:
     """Returns the product of elements over axes."""
-    return axis_functions.reduce(
-        "reduce_prod", axis_functions.product, input_tensor, axis, keepdims
-    )
+    return jnp.prod(x, axis, x.dtype, keepdims=keepdims)
 
 
-@array_function("reduce_max", "math.reduce_max")
-def reduce_max(
-    input_tensor: TensorLike,
-    axis: Sizes | None = None,
-    keepdims: bool = False,
-    name: str | None = None,
-) -> jax.Array:
+@axis_functions.reduction("reduce_max", "math.reduce_max", allowed=kinds.REAL)
+def reduce_max(x: jax.Array, axis: Axes, keepdims: bool) -> jax.Array:
     """Returns the largest elements over axes."""
-    return axis_functions.reduce(
-        "reduce_max", axis_functions.largest, input_tensor, axis, keepdims, kinds.REAL
-    )
+    return jnp.max(x, axis, keepdims=keepdims, initial=_bound(x.dtype, -1))
 
 
-@array_function("reduce_min", "math.reduce_min")
-def reduce_min(
-    input_tensor: TensorLike,
-    axis: Sizes | None = None,
-    keepdims: bool = False,
-    name: str | None = None,
-) -> jax.Array:
+@axis_functions.reduction("reduce_min", "math.reduce_min", allowed=kinds.REAL)
+def reduce_min(x: jax.Array, axis: Axes, keepdims: bool) -> jax.Array:
     """Returns the smallest elements over axes."""
-    return axis_functions.reduce(
-        "reduce_min", axis_functions.smallest, input_tensor, axis, keepdims, kinds.REAL
-    )
+    return jnp.min(x, axis, keepdims=keepdims, initial=_bound(x.dtype, 1))
 
 
-@array_function("reduce_any", "math.reduce_any")
-def reduce_any(
-    input_tensor: TensorLike,
-    axis: Sizes | None = None,
-    keepdims: bool = False,
-    name: str | None = None,
-) -> jax.Array:
+@axis_functions.reduction("reduce_any", "math.reduce_any", allowed=kinds.BOOL)
+def reduce_any(x: jax.Array, axis: Axes, keepdims: bool) -> jax.Array:
     """Returns whether any element is true, over axes."""
-    return axis_functions.reduce(
-        "reduce_any", jnp.any, input_tensor, axis, keepdims, kinds.BOOL
-    )
+    return jnp.any(x, axis, keepdims=keepdims)
 
 
-@array_function("reduce_all", "math.reduce_all")
-def reduce_all(
-    input_tensor: TensorLike,
-    axis: Sizes | None = None,
-    keepdims: bool = False,
-    name: str | None = None,
-) -> jax.Array:
+@axis_functions.reduction("reduce_all", "math.reduce_all", allowed=kinds.BOOL)
+def reduce_all(x: jax.Array, axis: Axes, keepdims: bool) -> jax.Array:
     """Returns whether all elements are true, over axes."""
-    return axis_functions.reduce(
-        "reduce_all", jnp.all, input_tensor, axis, keepdims, kinds.BOOL
-    )
+    return jnp.all(x, axis, keepdims=keepdims)
 
 
-@array_function("reduce_logsumexp", "math.reduce_logsumexp")
-def reduce_logsumexp(
-    input_tensor: TensorLike,
-    axis: Sizes | None = None,
-    keepdims: bool = False,
-    name: str | None = None,
-) -> jax.Array:
+@axis_functions.reduction(
+    "reduce_logsumexp", "math.reduce_logsumexp", allowed=kinds.FLOAT
+)
+def reduce_logsumexp(x: jax.Array, axis: Axes, keepdims: bool) -> jax.Array:
     """Returns the logarithm of the sum of exponentials."""
-    return axis_functions.reduce(
-        "reduce_logsumexp", jax.nn.logsumexp, input_tensor, axis, keepdims, kinds.FLOAT
-    )
+    return jax.nn.logsumexp(x, axis, keepdims=keepdims)
 
 
 @array_function("argmax", "math.argmax", difference=_NARROW_POSITIONS)
@@ -179,3 +127,10 @@ def cumsum(
     return axis_functions.cumulate(
         "cumsum", axis_functions.running_sum, 0, x, axis, exclusive, reverse
     )
+
+
+def _bound(dtype: np.dtype, sign: int) -> np.ndarray:
+    if kinds.kind(dtype) == "f":
+        return np.asarray(sign * np.inf, dtype)
+    limits = np.iinfo(dtype)
+    return np.asarray(limits.max if sign > 0 else limits.min, dtype)

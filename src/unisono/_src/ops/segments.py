@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, final
+from typing import NamedTuple, Protocol, final
 
 import jax
 import jax.numpy as jnp
@@ -209,124 +209,6 @@ def confusion_matrix(
     return chosen.add(amounts.reshape(-1), **row_positions.LEAVE_OUT)
 
 
-@array_function("math.segment_sum", difference=_NEEDS_SIZE)
-def segment_sum(
-    data: TensorLike, segment_ids: TensorLike, name: str | None = None
-) -> jax.Array:
-    """Returns the sum of the rows of each segment, by sorted numbers."""
-    return _reduce_segments("segment_sum", "sum", data, segment_ids)
-
-
-@array_function("math.unsorted_segment_sum")
-def unsorted_segment_sum(
-    data: TensorLike,
-    segment_ids: TensorLike,
-    num_segments: int,
-    name: str | None = None,
-) -> jax.Array:
-    """Returns the sum of the rows of each segment."""
-    return _reduce_segments(
-        "unsorted_segment_sum", "sum", data, segment_ids, num_segments
-    )
-
-
-@array_function("math.segment_mean", difference=_NEEDS_SIZE)
-def segment_mean(
-    data: TensorLike, segment_ids: TensorLike, name: str | None = None
-) -> jax.Array:
-    """Returns the mean of the rows of each segment, by sorted numbers."""
-    return _reduce_segments("segment_mean", "mean", data, segment_ids)
-
-
-@array_function("math.unsorted_segment_mean")
-def unsorted_segment_mean(
-    data: TensorLike,
-    segment_ids: TensorLike,
-    num_segments: int,
-    name: str | None = None,
-) -> jax.Array:
-    """Returns the mean of the rows of each segment."""
-    return _reduce_segments(
-        "unsorted_segment_mean", "mean", data, segment_ids, num_segments
-    )
-
-
-@array_function("math.segment_prod", difference=_NEEDS_SIZE)
-def segment_prod(
-    data: TensorLike, segment_ids: TensorLike, name: str | None = None
-) -> jax.Array:
-    """Returns the product of the rows of each segment, by sorted numbers."""
-    return _reduce_segments("segment_prod", "prod", data, segment_ids)
-
-
-@array_function("math.unsorted_segment_prod")
-def unsorted_segment_prod(
-    data: TensorLike,
-    segment_ids: TensorLike,
-    num_segments: int,
-    name: str | None = None,
-) -> jax.Array:
-    """Returns the product of the rows of each segment."""
-    return _reduce_segments(
-        "unsorted_segment_prod", "prod", data, segment_ids, num_segments
-    )
-
-
-@array_function("math.segment_max", difference=_NEEDS_SIZE)
-def segment_max(
-    data: TensorLike, segment_ids: TensorLike, name: str | None = None
-) -> jax.Array:
-    """Returns the largest elements of the rows of each segment, by sorted numbers."""
-    return _reduce_segments("segment_max", "max", data, segment_ids)
-
-
-@array_function("math.unsorted_segment_max")
-def unsorted_segment_max(
-    data: TensorLike,
-    segment_ids: TensorLike,
-    num_segments: int,
-    name: str | None = None,
-) -> jax.Array:
-    """Returns the largest elements of the rows of each segment."""
-    return _reduce_segments(
-        "unsorted_segment_max", "max", data, segment_ids, num_segments
-    )
-
-
-@array_function("math.segment_min", difference=_NEEDS_SIZE)
-def segment_min(
-    data: TensorLike, segment_ids: TensorLike, name: str | None = None
-) -> jax.Array:
-    """Returns the smallest elements of the rows of each segment, by sorted numbers."""
-    return _reduce_segments("segment_min", "min", data, segment_ids)
-
-
-@array_function("math.unsorted_segment_min")
-def unsorted_segment_min(
-    data: TensorLike,
-    segment_ids: TensorLike,
-    num_segments: int,
-    name: str | None = None,
-) -> jax.Array:
-    """Returns the smallest elements of the rows of each segment."""
-    return _reduce_segments(
-        "unsorted_segment_min", "min", data, segment_ids, num_segments
-    )
-
-
-@array_function("math.unsorted_segment_sqrt_n")
-def unsorted_segment_sqrt_n(
-    data: TensorLike,
-    segment_ids: TensorLike,
-    num_segments: int,
-    name: str | None = None,
-) -> jax.Array:
-    """Returns the sum, over the root of the count, of the rows of each segment."""
-    return _reduce_segments(
-        "unsorted_segment_sqrt_n", "sqrt_n", data, segment_ids, num_segments
-    )
-
-
 def _bins(found: jax.Array, minlength: int | None, maxlength: int | None) -> int:
     """Returns the number of bins."""
     given = {"minlength": minlength, "maxlength": maxlength}
@@ -422,3 +304,77 @@ def _fill_empty(
     limits = kinds.limits(made.dtype)
     filler = 0 if is_sorted else (limits.min if how == "max" else limits.max)
     return jnp.where(is_empty, jnp.asarray(filler, made.dtype), made)
+
+
+class SegmentFunction(Protocol):
+    """A function that combines the rows of segments by sorted numbers."""
+
+    def __call__(
+        self, data: TensorLike, segment_ids: TensorLike, name: str | None = None
+    ) -> jax.Array:
+        """Returns a row for each segment."""
+
+
+class UnsortedSegmentFunction(Protocol):
+    """A function that combines the rows of segments."""
+
+    def __call__(
+        self,
+        data: TensorLike,
+        segment_ids: TensorLike,
+        num_segments: int,
+        name: str | None = None,
+    ) -> jax.Array:
+        """Returns a row for each segment."""
+
+
+_TOLD = {
+    "sum": "the sum",
+    "mean": "the mean",
+    "prod": "the product",
+    "max": "the largest elements",
+    "min": "the smallest elements",
+    "sqrt_n": "the sum, over the root of the count,",
+}
+
+
+def _by_sorted_numbers(how: str) -> SegmentFunction:
+    """Returns the function that combines segments in one way, by sorted numbers."""
+
+    def combine(
+        data: TensorLike, segment_ids: TensorLike, name: str | None = None
+    ) -> jax.Array:
+        return _reduce_segments(f"segment_{how}", how, data, segment_ids)
+
+    told = f"Returns {_TOLD[how]} of the rows of each segment, by sorted numbers."
+    combine.__doc__ = told
+    return array_function(f"math.segment_{how}", difference=_NEEDS_SIZE)(combine)
+
+
+def _by_numbers(how: str) -> UnsortedSegmentFunction:
+    """Returns the function that combines segments in one way."""
+    called = f"unsorted_segment_{how}"
+
+    def combine(
+        data: TensorLike,
+        segment_ids: TensorLike,
+        num_segments: int,
+        name: str | None = None,
+    ) -> jax.Array:
+        return _reduce_segments(called, how, data, segment_ids, num_segments)
+
+    combine.__doc__ = f"Returns {_TOLD[how]} of the rows of each segment."
+    return array_function(f"math.{called}")(combine)
+
+
+segment_sum = _by_sorted_numbers("sum")
+segment_mean = _by_sorted_numbers("mean")
+segment_prod = _by_sorted_numbers("prod")
+segment_max = _by_sorted_numbers("max")
+segment_min = _by_sorted_numbers("min")
+unsorted_segment_sum = _by_numbers("sum")
+unsorted_segment_mean = _by_numbers("mean")
+unsorted_segment_prod = _by_numbers("prod")
+unsorted_segment_max = _by_numbers("max")
+unsorted_segment_min = _by_numbers("min")
+unsorted_segment_sqrt_n = _by_numbers("sqrt_n")

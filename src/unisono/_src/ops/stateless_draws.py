@@ -77,8 +77,7 @@ def stateless_uniform(
         )
     words = _seed_words(seed, alg)
     if kind.kind in "iu" and minval is None:
-        whole: jax.Array = philox.full_integers(words, sizes, kind)
-        return whole
+        return philox.full_integers(words, sizes, kind)
     return distributions.draw_uniform(lambda: words, sizes, minval, maxval, kind)
 
 

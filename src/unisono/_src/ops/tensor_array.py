@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any, final
 
 import jax
@@ -14,6 +15,7 @@ from unisono._src.foundation.tensor_shape import ShapeLike, TensorShape
 from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.ops import array_entries, bodies, tensors
 from unisono._src.ops.array_entries import Entries
+from unisono._src.ops.host import eager_values, working_arrays
 from unisono._src.ops.tensors import DType, TensorLike
 
 __all__ = ["TensorArray"]
@@ -22,9 +24,10 @@ __all__ = ["TensorArray"]
 @everyday_name(
     "TensorArray",
     difference=(
-        "In a compiled function one that is written at a position that the program "
-        "computes has a fixed size and entries of one shape; a position that is not "
-        "there is left out, and reads as zeros. It has no `handle`, `flow` and "
+        "In a compiled function one of fixed size that is written at a position that "
+        "the program computes has entries of one shape; a position that is not there "
+        "is left out, and reads as zeros. One that grows has a function run on the "
+        "host, unless the positions are known before. It has no `handle`, `flow` and "
         "`grad`."
     ),
 )
@@ -38,8 +41,10 @@ class TensorArray(bodies.LoopCarried):
     go through it.
 
     In a compiled `function` a position may be an array that the program computes. Then
-    the entries have one shape, the size is fixed when the TensorArray is made, and a
-    position that is not there is left out, and reads as zeros.
+    the entries have one shape, and a position that is not there is left out, and reads
+    as zeros. One that grows has the function run on the host, with compiled turns of
+    its loops; not so if its positions do not depend on numbers that the program
+    computes, as in a loop over ``range(10)`` without `break`.
 
     Args:
         dtype: the type of the elements.
@@ -105,8 +110,10 @@ class TensorArray(bodies.LoopCarried):
                 "received an array that the program computes. Give the largest size "
                 "as a number."
             )
+        is_host = array_entries.is_on_host()
+        usable = working_arrays.usable_type if is_host else tensors.usable_type
         self._entries = Entries(
-            dtype=np.dtype(tensors.usable_type(dtype)),
+            dtype=np.dtype(usable(dtype)),
             grows=bool(dynamic_size),
             clears=clear_after_read is None or bool(clear_after_read),
             infers=bool(infer_shape),
@@ -144,7 +151,7 @@ class TensorArray(bodies.LoopCarried):
         if bodies.is_traced():
             found = tensors.known_numbers(np.asarray(self._entries.count(), np.int32))
         else:
-            found = tensors.tensor(self._entries.count())
+            found = eager_values.tensor(self._entries.count())
         return found
 
     def __repr__(self) -> str:
@@ -168,9 +175,9 @@ class TensorArray(bodies.LoopCarried):
         Raises:
             InvalidArgumentError: the entry has another type.
             OutOfRangeError: the position is not there.
-            ValueError: the entry has another shape; or, in a compiled function, a
-                TensorArray of dynamic size is written at a position that the program
-                computes.
+            ValueError: the entry has another shape; or, in a program of JAX' that is
+                no function's, a TensorArray of dynamic size is written at a position
+                that the program computes.
 
         >>> TensorArray(np.float32, size=2).write(1, 5.0).stack().tolist()
         [0.0, 5.0]
@@ -198,8 +205,8 @@ class TensorArray(bodies.LoopCarried):
         5.0
         """
         place, entries = _find_position(index), self._entries
-        if not isinstance(place, int):
-            return entries.get_traced(place)
+        if entries.is_open or not isinstance(place, int):
+            return entries.get_traced(jnp.asarray(place))
         entries.check_range(place, "read from")
         rows = entries.rows
         if rows is not None and rows[place] is None and place in entries.read:
@@ -225,7 +232,8 @@ class TensorArray(bodies.LoopCarried):
         >>> TensorArray(np.int32, size=2).unstack([3, 4]).stack().tolist()
         [3, 4]
         """
-        return self._entries.stack(range(self._entries.count()))
+        found: jax.Array = self._entries.stack(range(self._entries.count()))
+        return found
 
     def gather(self, indices: TensorLike, name: str | None = None) -> jax.Array:
         """Returns the entries at some positions in one array.
@@ -244,10 +252,11 @@ class TensorArray(bodies.LoopCarried):
         known = bodies.find_known_value(places)
         if known is None:
             return self._entries.get_traced(places)
-        found = [int(i) for i in np.asarray(known)]
-        for place in found:
+        chosen = [int(i) for i in np.asarray(known)]
+        for place in chosen:
             self._entries.check_range(place, "read from")
-        return self._entries.stack(found)
+        found: jax.Array = self._entries.stack(chosen)
+        return found
 
     def concat(self, name: str | None = None) -> jax.Array:
         """Returns all entries in one array, one after the other along the first axis.
@@ -265,7 +274,8 @@ class TensorArray(bodies.LoopCarried):
                     f"Concat saw a scalar shape at index {i} but requires at least "
                     "vectors. Write stack()."
                 )
-        return jnp.concatenate(found) if found else self.stack()
+        join = array_entries.join
+        return join(np.concatenate, jnp.concatenate, found) if found else self.stack()
 
     def unstack(self, value: TensorLike, name: str | None = None) -> TensorArray:
         """Returns the TensorArray with the rows of an array as its entries.
@@ -294,7 +304,8 @@ class TensorArray(bodies.LoopCarried):
             # As one array: a loop reads it at positions that the program computes.
             entries.replace(None, array)
         else:
-            entries.replace(list(jnp.unstack(array)), None)
+            is_host = isinstance(array, np.ndarray)
+            entries.replace(list(array if is_host else jnp.unstack(array)), None)
         return self._make(entries)
 
     def scatter(
@@ -426,3 +437,42 @@ def _find_position(index: Any) -> Any:
         )
     known = bodies.find_known_value(array)
     return array if known is None else int(known)
+
+
+# What a loop asks for that writes one which grows.
+
+
+def record(array: TensorArray, origin: int) -> TensorArray:
+    """Returns one that only notes what a turn of a loop adds to it."""
+    return _change(array, Entries.record, origin)
+
+
+def find_notes(array: object) -> tuple[int, list[tuple[Any, Any]]] | None:
+    """Returns the `origin` given to `record` and what was added; None for others."""
+    if not isinstance(array, TensorArray):
+        return None
+    entries = array._entries  # noqa: SLF001 - of this module's class.
+    return None if entries.added is None else (entries.origin, entries.added)
+
+
+def add_notes(array: TensorArray, noted: TensorArray) -> TensorArray:
+    """Returns a TensorArray with what another one has noted."""
+    return _change(array, Entries.add, noted._entries)  # noqa: SLF001 - as above.
+
+
+def open_for(array: TensorArray, size: int, shape: tuple[int, ...]) -> TensorArray:
+    """Returns a TensorArray with as many entries as there will be after a loop."""
+    return _change(array, Entries.open, size, shape)
+
+
+def close_after(array: TensorArray) -> TensorArray:
+    """Returns a TensorArray after the loop for which it was opened."""
+    return _change(array, Entries.close)
+
+
+def _change(
+    array: TensorArray, method: Callable[..., Entries], *args: object
+) -> TensorArray:
+    # SLF001: of this module's class.
+    made: TensorArray = array._make(method(array._entries, *args))  # noqa: SLF001
+    return made

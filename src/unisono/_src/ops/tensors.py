@@ -213,17 +213,9 @@ def _natural_type(x: object, found: np.ndarray) -> np.dtype:
     numpy = [leaf for leaf in leaves if isinstance(leaf, (np.ndarray, np.generic))]
     if letter != "i" and numpy:
         return np.result_type(*numpy) if len(numpy) == len(leaves) else found.dtype
-    if letter == "i" and not _fits(found, dtypes.int32):
+    if letter == "i" and not host_types.fits(found, dtypes.int32):
         return found.dtype
     return _DEFAULTS.get(letter, dtypes.complex128)
-
-
-def _fits(found: np.ndarray, dtype: np.dtype) -> bool:
-    """Returns whether integers are in the range of a type of integers."""
-    limits = np.iinfo(dtype)
-    return not found.size or bool(
-        found.min() >= limits.min and found.max() <= limits.max
-    )
 
 
 def _convert_to(x: object, dtype: np.dtype, name: str) -> ArrayLike:

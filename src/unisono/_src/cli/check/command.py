@@ -15,7 +15,6 @@ import typer
 from unisono._src.cli.check import (
     expressions,
     fixes,
-    program_modules,
     program_text,
     rows,
     uses,
@@ -118,10 +117,10 @@ def check_files(
     bad: dict[str, str] = {}
     for path in files:
         try:
-            programs[program_modules.key(path)] = program_text.read(path)
+            programs[program_text.key(path)] = program_text.read(path)
         except BadFileError as error:
             bad[program_text.show(path)] = str(error)
-    finder = program_modules.ModuleFinder(program.path for program in programs.values())
+    finder = program_text.ModuleFinder(program.path for program in programs.values())
     trees = {
         file: [part.tree for part in programs[file].parts]
         for file in _find_programs_of_tensorflow(programs, finder)
@@ -142,16 +141,16 @@ def check_files(
 
 
 def _find_programs_of_tensorflow(
-    programs: Mapping[str, ProgramFile], finder: program_modules.ModuleFinder
+    programs: Mapping[str, ProgramFile], finder: program_text.ModuleFinder
 ) -> list[str]:
     """Returns the files that may use TensorFlow, each after those that it imports."""
     imports: dict[str, list[str]] = {}
     for file, program in programs.items():
         trees = [part.tree for part in program.parts]
-        others = program_modules.imported_files(finder, file, trees)
+        others = program_text.imported_files(finder, file, trees)
         imports[file] = [other for other in dict.fromkeys(others) if other in programs]
     chosen: dict[str, None] = {}
-    for file in program_modules.sort_by_imports(imports):
+    for file in program_text.sort_by_imports(imports):
         is_direct = _NAMED.search(programs[file].text)
         if is_direct or any(other in chosen for other in imports[file]):
             chosen[file] = None

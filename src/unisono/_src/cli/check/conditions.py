@@ -151,9 +151,7 @@ def weigh(
         return SILENT, ""
     if not told or path in _NEVER or _is_excepted(path, call):
         return SILENT, ""
-    # A TensorArray that grows is written at positions that a loop counts.
-    is_failing = any(each in told for each in _FAILING) or path == "TensorArray"
-    if is_failing and is_compiled:
+    if is_compiled and any(each in told for each in _FAILING):
         return FAILS, told
     # Without `x` and `y` the positions are of another type everywhere.
     is_of_compiled = "ompiled" in told and path != "where"

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import final
 
 from unisono._src.cli.check import rows, scopes
-from unisono._src.cli.check.program_modules import ModuleFinder
+from unisono._src.cli.check.program_text import ModuleFinder
 from unisono._src.cli.check.scopes import (
     NONE,
     OPEN,

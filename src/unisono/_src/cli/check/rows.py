@@ -1,6 +1,6 @@
 """Tables of names that differ from TensorFlow's here, and of those that moved.
 
-They are for ``unisono check`` and for the tables in ``docs/from-tensorflow.md``. Names
+They are for ``unisono check`` and for the tables in ``docs/from-tensorflow``. Names
 that are not here have their rows in `families`. Everyday names say themselves how they
 differ.
 """
@@ -137,56 +137,6 @@ TYPE_GONE = {
     "size": "Write t.itemsize.",
 }
 TYPE_MEMBER = "Element types are NumPy's, which have no such member."
-
-# Names of earlier versions of TensorFlow -> the names that they have in TensorFlow 2.
-RENAMED = {
-    "arg_max": "argmax",
-    "arg_min": "argmin",
-    "autodiff.GradientTape": "GradientTape",
-    "ceil": "math.ceil",
-    "config.experimental.get_visible_devices": "config.get_visible_devices",
-    "config.experimental.list_logical_devices": "config.list_logical_devices",
-    "config.experimental.list_physical_devices": "config.list_physical_devices",
-    "config.experimental.set_visible_devices": "config.set_visible_devices",
-    "contrib.distribute.MirroredStrategy": "distribute.MirroredStrategy",
-    "contrib.distribute.OneDeviceStrategy": "distribute.OneDeviceStrategy",
-    "decode_raw": "io.decode_raw",
-    "diag": "linalg.diag",
-    "dtypes.cast": "cast",
-    "dtypes.complex": "complex",
-    "dtypes.saturate_cast": "saturate_cast",
-    "div": "math.divide",
-    "erf": "math.erf",
-    "floordiv": "math.floordiv",
-    "global_norm": "linalg.global_norm",
-    "is_finite": "math.is_finite",
-    "is_inf": "math.is_inf",
-    "is_nan": "math.is_nan",
-    "keras.experimental.CosineDecay": "keras.optimizers.schedules.CosineDecay",
-    "log": "math.log",
-    "log1p": "math.log1p",
-    "log_sigmoid": "math.log_sigmoid",
-    "matrix_inverse": "linalg.inv",
-    "matrix_transpose": "linalg.matrix_transpose",
-    "mod": "math.floormod",
-    "parse_example": "io.parse_example",
-    "parse_single_example": "io.parse_single_example",
-    "parse_single_sequence_example": "io.parse_single_sequence_example",
-    "parse_tensor": "io.parse_tensor",
-    "python_io.TFRecordOptions": "io.TFRecordOptions",
-    "python_io.TFRecordWriter": "io.TFRecordWriter",
-    "random_normal": "random.normal",
-    "random_shuffle": "random.shuffle",
-    "random_uniform": "random.uniform",
-    "rsqrt": "math.rsqrt",
-    "segment_sum": "math.segment_sum",
-    "set_random_seed": "random.set_seed",
-    "squared_difference": "math.squared_difference",
-    "trace": "linalg.trace",
-    "truncated_normal": "random.truncated_normal",
-    "unsorted_segment_sum": "math.unsorted_segment_sum",
-    "xlogy": "math.xlogy",
-}
 
 # Members of classes that are here without them -> what to write.
 MEMBERS_GONE = {

@@ -19,7 +19,7 @@ from unisono._src.cli.check.expressions import (
     Typing,
     elements,
 )
-from unisono._src.cli.check.program_modules import ModuleFinder
+from unisono._src.cli.check.program_text import ModuleFinder
 from unisono._src.cli.check.scopes import (
     NONE,
     OPEN,

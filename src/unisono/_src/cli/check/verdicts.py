@@ -12,7 +12,12 @@ import numpy
 
 from unisono._src.cli.check import conditions, keras_names, package_names, rows
 from unisono._src.cli.check.scopes import CallArguments, Use
-from unisono._src.foundation.tensorflow_names import families, listing, missing
+from unisono._src.foundation.tensorflow_names import (
+    families,
+    listing,
+    missing,
+    version_1,
+)
 from unisono._src.integrations import keras_renames
 
 SAME, DIFFERS, RENAMED, UNKNOWN, MISSING = (
@@ -135,7 +140,7 @@ def _judge_missing(path: str, is_member: bool) -> tuple[str, str, str]:
     if is_member:
         return _judge_missing_member(path)
     shorter = path.removeprefix("compat.v1.")
-    new = rows.RENAMED.get(shorter, "")
+    new = version_1.RENAMED.get(shorter, "")
     if path.startswith("compat.v2."):
         new = listing.drop_v2(path)
     if new and package_names.find(new) is not package_names.NOTHING:

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation.tensorflow_names import everyday
-from unisono._src.ops import tensors
+from unisono._src.ops import kinks, tensors
 from unisono._src.ops.host import jax_functions, numpy_functions, working_arrays
 from unisono._src.training import nn
 from unisono._src.values import jax_traces, row_positions
@@ -34,6 +34,8 @@ _INSTEAD: dict[str, types.ModuleType] = {
     jax.__name__: jax_functions,
     jnp.__name__: numpy_functions,
     tensors.__name__: working_arrays,
+    # NumPy has no gradients.
+    kinks.__name__: numpy_functions,
     # These compute with JAX, and so does a body that calls them.
     nn.__name__: jax_functions,
     row_positions.__name__: jax_functions,
@@ -144,13 +146,26 @@ def _stand_in(x: Any, given: dict[str, Any], made: dict[str, Any]) -> Any:
 
 
 def _rebind(function: types.FunctionType, names: dict[str, Any]) -> Callable[..., Any]:
-    """Returns a function with the code of another and other global names."""
+    """Returns a function with the code of another and other global names.
+
+    A function of this room that it has from the function around it gets the names of
+    the host, too.
+    """
+    cells = [x.cell_contents for x in function.__closure__ or ()]
     made = types.FunctionType(
         function.__code__,
         names,
         function.__name__,
         function.__defaults__,
-        function.__closure__,
+        tuple(types.CellType(_rebind_inner(x)) for x in cells),
     )
     made.__kwdefaults__ = function.__kwdefaults__
     return made
+
+
+def _rebind_inner(x: Any) -> Any:
+    """Returns what a name of the function around a body means on the host."""
+    if not isinstance(x, types.FunctionType):
+        return x
+    where = x.__globals__["__name__"]
+    return _rebind(x, _names_of(where)) if where.startswith(_ROOM) else x

@@ -22,7 +22,7 @@ from unisono._src.ops.images.image_functions import (
 )
 from unisono._src.ops.stateless_draws import Seed
 from unisono._src.ops.tensors import Sizes, TensorLike
-from unisono._src.training import host_philox
+from unisono._src.training import philox
 
 __all__ = [
     "random_brightness",
@@ -73,7 +73,7 @@ def _from_seed(seed: Seed) -> _Draw:
         xp: ModuleType, shape: Sequence[int], low: float, high: float, dtype: str
     ) -> jax.Array:
         if xp is np:
-            words = host_philox.scramble(np.asarray(stateless_draws.check_seed(seed)))
+            words = philox.scramble(np.asarray(stateless_draws.check_seed(seed)))
             return _draw_on_host(words, shape, low, high, dtype)
         return stateless_draws.stateless_uniform(shape, seed, low, high, dtype)
 
@@ -83,11 +83,11 @@ def _from_seed(seed: Seed) -> _Draw:
 def _draw_on_host(
     state: np.ndarray, shape: Sequence[int], low: float, high: float, dtype: str
 ) -> jax.Array:
-    words = host_philox.words(state, math.prod(shape)).reshape(shape)
+    words = philox.host_words(state, math.prod(shape)).reshape(shape)
     if dtype == "int32":
         return as_result(words % np.uint32(int(high) - int(low)) + np.int64(low))
     first, last = np.float32(low), np.float32(high)
-    return as_result(host_philox.fractions(words) * (last - first) + first)
+    return as_result(philox.fractions(words) * (last - first) + first)
 
 
 def _flip(

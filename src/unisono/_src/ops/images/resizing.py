@@ -13,7 +13,7 @@ import numpy as np
 from unisono._src.foundation import errors
 from unisono._src.foundation.tensorflow_names import everyday
 from unisono._src.ops import tensors
-from unisono._src.ops.images import geometry, sampling
+from unisono._src.ops.images import compiled_resizing, geometry, sampling
 from unisono._src.ops.images.image_functions import (
     ArrayModule,
     as_result,
@@ -111,6 +111,9 @@ def resize(
 
 def _read_size(size: object) -> tuple[int, int]:
     """Returns the wanted height and width."""
+    match size:
+        case [int(height), int(width)]:
+            return height, width
     try:
         found = tensors.sizes("resize", "size", size)
     except TypeError as error:
@@ -149,7 +152,11 @@ def _run_in_blocks(
     step = max(1, int(_BLOCK / width / several))
     is_copied = combine is _combine_by_copy
     made = np.empty((len(images), height, width), images.dtype if is_copied else _F)
+    compiled = compiled_resizing.find(y, x) if combine is _combine_linearly else None
     for number, image in enumerate(images):
+        if compiled and (found := compiled.run(np.asarray(image))) is not None:
+            made[number] = found
+            continue
         for part, needed, taps in sampling.split(y, step):
             made[number, part] = combine(xp, image[None, needed], taps, x)[0]
     return as_result(made)

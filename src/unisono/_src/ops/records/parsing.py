@@ -1,4 +1,4 @@
-"""`parse_example` and `parse_single_example`: features of records with an `Example`."""
+"""Features of records that hold an `Example` or a `SequenceExample`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,19 @@ import numpy as np
 
 from unisono._src.foundation import errors
 from unisono._src.foundation.tensorflow_names.everyday import everyday_name
-from unisono._src.ops.records import features as features_, messages, reading, texts
+from unisono._src.ops.records import (
+    features as features_,
+    messages,
+    raw_bytes,
+)
 
-__all__ = ["parse_example", "parse_single_example"]
+__all__ = [
+    "parse_example",
+    "parse_sequence_example",
+    "parse_single_example",
+    "parse_single_sequence_example",
+]
+
 
 DAMAGED = "A record that is no such message is always an error."
 _KINDS = (
@@ -60,7 +70,7 @@ def parse_single_example(
     np.int64(3)
     """
     called = "parse_single_example"
-    record = texts.read_one(called, "serialized", serialized)
+    record = raw_bytes.read_one(called, "serialized", serialized)
     check(features, called)
     names = None if example_names is None else [example_names]
     return read_record(record, features, called, names)
@@ -92,12 +102,12 @@ def parse_example(
      [2 3]]
     """
     called = "parse_example"
-    records = texts.read(called, "serialized", serialized)
+    records = raw_bytes.read(called, "serialized", serialized)
     check(features, called)
     if isinstance(records, bytes):
         return read_record(records, features, called, example_names)
     check_batch(records, called)
-    parsed = reading.parse_all(messages.Example, records, called, example_names)
+    parsed = features_.parse_all(messages.Example, records, called, example_names)
     return read_batch(
         [x.features.feature for x in parsed], features, called, example_names
     )
@@ -105,7 +115,7 @@ def parse_example(
 
 def check(features: Asked | None, called: str) -> None:
     """Raises `ValueError` unless there are features that an `Example` may have."""
-    reading.check(features, _KINDS, called)
+    features_.check(features, _KINDS, called)
     assert features is not None
     for feature in features.values():
         if (
@@ -132,7 +142,7 @@ def read_record(
 ) -> Found:
     """Returns the features of one record."""
     place = called, "", None, names, None
-    found = reading.parse(messages.Example, record, place).features.feature
+    found = features_.parse(messages.Example, record, place).features.feature
     return read_features(found, features, called, names)
 
 
@@ -143,10 +153,10 @@ def read_features(
     read = {}
     for key, feature in features.items():
         is_fixed = type(feature) is features_.FixedLenFeature
-        one = reading.read_fixed if is_fixed else reading.read_list
+        one = features_.read_fixed if is_fixed else features_.read_list
         layout = features_.layout_of(feature)
         place = called, key, None, names, None
-        read[key] = texts.present(one(layout, found.get(key), place))
+        read[key] = raw_bytes.present(one(layout, found.get(key), place))
     return read
 
 
@@ -164,12 +174,175 @@ def read_batch(
         # Made where they are needed, which is nowhere in most batches.
         places = ((called, key, index, names, None) for index in range(len(found)))
         if isinstance(feature, features_.FixedLenFeature):
-            made = reading.stack_fixed(layout, column, places)
+            made = features_.stack_fixed(layout, column, places)
         else:
             rows = [
-                reading.read_list(layout, x, place)
+                features_.read_list(layout, x, place)
                 for x, place in zip(column, places, strict=True)
             ]
-            made = reading.pad(rows, layout, 1, (called, key, None, names, None))
-        read[key] = texts.present(made)
+            made = features_.pad(rows, layout, 1, (called, key, None, names, None))
+        read[key] = raw_bytes.present(made)
     return read
+
+
+_CONTEXT = (features_.FixedLenFeature, features_.VarLenFeature)
+_STEPS = (features_.FixedLenSequenceFeature, features_.VarLenFeature)
+
+
+@everyday_name("io.parse_single_sequence_example", difference=DAMAGED)
+def parse_single_sequence_example(
+    serialized: object,
+    context_features: Asked | None = None,
+    sequence_features: Asked | None = None,
+    example_name: object = None,
+    name: str | None = None,
+) -> tuple[Found, Found]:
+    """Returns the features of a record that holds a `SequenceExample`.
+
+    It is a function of the host: call it in `Dataset.map`, or eagerly.
+
+    Args:
+        serialized: the record, as `bytes`.
+        context_features: what to read of the context, by name.
+        sequence_features: which lists to read, by name: `FixedLenSequenceFeature`, or
+            `VarLenFeature`, which fills up the steps to the longest one.
+        example_name: what messages of errors call the record.
+        name: accepted for TensorFlow's sake.
+
+    Returns:
+        The features of the context, and the lists, whose first axis is that of the
+        steps.
+
+    Raises:
+        InvalidArgumentError: the record is damaged, lacks a feature or list that may
+            not be missing, or one has another type or number of values.
+        TypeError: `serialized` is no text, or a program is being compiled.
+        ValueError: `serialized` is no scalar, or there are no features.
+
+    >>> import unisono as tf
+    >>> steps = [
+    ...     tf.train.Feature(int64_list=tf.train.Int64List(value=[number]))
+    ...     for number in (5, 6)
+    ... ]
+    >>> lists = {"words": tf.train.FeatureList(feature=steps)}
+    >>> record = tf.train.SequenceExample(
+    ...     feature_lists=tf.train.FeatureLists(feature_list=lists)
+    ... ).SerializeToString()
+    >>> wanted = {"words": tf.io.FixedLenSequenceFeature([], tf.int64)}
+    >>> _, found = parse_single_sequence_example(record, sequence_features=wanted)
+    >>> found["words"].tolist()
+    [5, 6]
+    """
+    called = "parse_single_sequence_example"
+    record = raw_bytes.read_one(called, "serialized", serialized)
+    names = None if example_name is None else [example_name]
+    context, lists = _check(context_features, sequence_features, called)
+    place = called, "", None, names, None
+    message = features_.parse(messages.SequenceExample, record, place)
+    found = read_features(message.context.feature, context, called, names)
+    return found, {
+        key: raw_bytes.present(
+            _read_steps(message, feature, (called, key, None, names, None))
+        )
+        for key, feature in lists.items()
+    }
+
+
+@everyday_name("io.parse_sequence_example", difference=DAMAGED)
+def parse_sequence_example(
+    serialized: object,
+    context_features: Asked | None = None,
+    sequence_features: Asked | None = None,
+    example_names: Sequence[object] | None = None,
+    name: str | None = None,
+) -> tuple[Found, Found, Found]:
+    """Returns the features of a batch of records that each hold a `SequenceExample`.
+
+    All are filled up to the longest one of the batch. The arguments and errors are
+    those of `parse_single_sequence_example`; `serialized` is a batch, or one record.
+
+    Returns:
+        The features of the context, the lists, and the number of steps of each
+        `FixedLenSequenceFeature` in each record.
+
+    >>> import unisono as tf
+    >>> empty = tf.train.SequenceExample().SerializeToString()
+    >>> wanted = {"x": tf.io.FixedLenSequenceFeature([], tf.int64, allow_missing=True)}
+    >>> _, found, lengths = parse_sequence_example([empty], sequence_features=wanted)
+    >>> found["x"].shape, lengths["x"].tolist()
+    ((1, 0), [0])
+    """
+    called = "parse_sequence_example"
+    records = raw_bytes.read(called, "serialized", serialized)
+    context, lists = _check(context_features, sequence_features, called)
+    if isinstance(records, bytes):
+        names = example_names and example_names[0]
+        one = parse_single_sequence_example(records, context, lists, names)
+        return *one, {
+            key: raw_bytes.present(np.array(len(one[1][key]), np.int64))
+            for key, feature in lists.items()
+            if not isinstance(feature, features_.VarLenFeature)
+        }
+    check_batch(records, called)
+    found = features_.parse_all(
+        messages.SequenceExample, records, called, example_names
+    )
+    maps = [message.context.feature for message in found]
+    batch = read_batch(maps, context, called, example_names)
+    steps, lengths = {}, {}
+    for key, feature in lists.items():
+        rows = [
+            _read_steps(message, feature, (called, key, index, example_names, None))
+            for index, message in enumerate(found)
+        ]
+        is_list = isinstance(feature, features_.VarLenFeature)
+        place = called, key, None, None, None
+        made = features_.pad(rows, features_.layout_of(feature), 1 + is_list, place)
+        steps[key] = raw_bytes.present(made)
+        if not is_list:
+            counts = np.array([len(row) for row in rows], np.int64)
+            lengths[key] = raw_bytes.present(counts)
+    return batch, steps, lengths
+
+
+def _check(
+    context: Asked | None, lists: Asked | None, called: str
+) -> tuple[Asked, Asked]:
+    """Returns the features of the context and the lists, which may be none.
+
+    Raises:
+        ValueError: there are neither, or one is of a class that does not fit.
+    """
+    if not (context or lists):
+        raise ValueError(
+            "Both context_features and sequence_features are None, but at least one "
+            "should have values."
+        )
+    for asked, kinds in ((context, _CONTEXT), (lists, _STEPS)):
+        if asked:
+            features_.check(asked, kinds, called)
+    for key, feature in (lists or {}).items():
+        if features_.layout_of(feature).default is not None:
+            raise ValueError(
+                f"The default_value of {key!r} must be None in {called}: a list of "
+                "steps is filled up with 0 or empty text."
+            )
+    return context or {}, lists or {}
+
+
+def _read_steps(
+    message: Any, feature: features_.AnyFeature, place: features_.Place
+) -> np.ndarray:
+    """Returns one list of a record, with the steps as its first axis."""
+    layout, found = features_.layout_of(feature), message.feature_lists.feature_list
+    called, key, index, names, _ = place
+    if key not in found and not getattr(feature, "allow_missing", True):
+        features_.refuse(layout, None, place)
+    given = found[key].feature if key in found else ()
+    places = [(called, key, index, names, step) for step in range(len(given))]
+    if isinstance(feature, features_.FixedLenSequenceFeature):
+        return features_.stack_fixed(layout, given, places)
+    rows = [
+        features_.read_list(layout, *one) for one in zip(given, places, strict=True)
+    ]
+    return features_.pad(rows, layout, 1, place)

@@ -1,18 +1,22 @@
-"""`decode_raw`: the bytes of a text as numbers."""
+"""Texts that functions of records take, and `decode_raw`: their bytes as numbers."""
 
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 
-from unisono._src.foundation import dtypes, errors
+from unisono._src.foundation import dtypes, errors, host_numbers
 from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.input.plan import elements
-from unisono._src.ops import element_types, tensors
-from unisono._src.ops.records import texts
+from unisono._src.ops import bodies, element_types, tensors
+from unisono._src.values import jax_traces
 
-__all__ = ["decode_raw"]
+__all__ = [
+    "decode_raw",
+]
+
 
 _REFUSED = (dtypes.string, dtypes.uint32, dtypes.uint64)
 
@@ -47,7 +51,7 @@ def decode_raw(
     >>> decode_raw(b"abcd", np.uint8).tolist()
     [97, 98, 99, 100]
     """
-    given = texts.read("decode_raw", "input_bytes", input_bytes)
+    given = read("decode_raw", "input_bytes", input_bytes)
     dtype = element_types.as_dtype(out_type)
     if dtype in _REFUSED:
         raise errors.InvalidArgumentError(
@@ -97,3 +101,58 @@ def _read_numbers(flat: bytes, dtype: np.dtype, is_little_endian: bool) -> np.nd
     found = np.frombuffer(flat, dtype)
     is_native = is_little_endian == (sys.byteorder == "little")
     return found if is_native else found.byteswap()
+
+
+def read(name: str, what: str, x: object) -> bytes | np.ndarray:
+    """Returns text as `bytes`, or as an array of `bytes`.
+
+    Args:
+        name: the function that was called.
+        what: the argument, for messages.
+        x: `bytes`, `str`, nested lists or an array of them.
+
+    Raises:
+        TypeError: it is no text, or a program is being compiled, which has none.
+    """
+    if not jax_traces.is_clean() and bodies.is_traced():
+        raise TypeError(
+            f"{name} reads bytes, and a compiled program has none. Call it in the "
+            "dataset, as in dataset.map(parse), in a function without "
+            "unisono.function."
+        )
+    if type(x) is bytes:
+        return x
+    # A batch of a dataset, which needs no conversion.
+    if isinstance(x, elements.HostArray) and x.ndim and {*map(type, x.flat)} == {bytes}:
+        return x.view(np.ndarray)
+    found = None if tensors.is_array(x) else elements.to_array(x)
+    if isinstance(found, bytes):
+        return found
+    if not isinstance(found, np.ndarray) or found.dtype.kind != "O":
+        # A list without elements has no text either, and is one all the same.
+        if isinstance(found, np.ndarray) and not found.size:
+            return found.astype(object)
+        raise TypeError(f"{what} of {name} must be bytes, received {x!r}.")
+    return found
+
+
+def read_one(name: str, what: str, x: object) -> bytes:
+    """Returns one text; the arguments are those of `read`.
+
+    Raises:
+        TypeError: it is no text, or a program is being compiled, which has none.
+        InvalidArgumentError: it is an array of texts.
+    """
+    found = read(name, what, x)
+    if isinstance(found, bytes):
+        return found
+    raise errors.InvalidArgumentError(
+        f"{what} of {name} must be a scalar, received shape {found.shape}."
+    )
+
+
+def present(x: Any) -> Any:
+    """Returns an array, or one text, as functions return it: as elements are."""
+    if type(x) is not bytes:
+        return x.view(elements.HostArray)
+    return host_numbers.HostText(x)

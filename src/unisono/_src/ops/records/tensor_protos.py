@@ -14,7 +14,7 @@ from unisono._src.foundation.host_numbers import HostText
 from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.input.plan import elements
 from unisono._src.ops import bodies, element_types, tensors
-from unisono._src.ops.records import texts
+from unisono._src.ops.records import raw_bytes
 
 __all__ = ["parse_tensor", "serialize_tensor"]
 
@@ -126,7 +126,7 @@ def parse_tensor(
     """
     from google.protobuf.message import DecodeError
 
-    record = texts.read_one("parse_tensor", "serialized", serialized)
+    record = raw_bytes.read_one("parse_tensor", "serialized", serialized)
     dtype = element_types.as_dtype(out_type)
     try:
         proto = _tensor_class().FromString(record)
@@ -150,7 +150,7 @@ def parse_tensor(
         array = _read_values(proto, found, math.prod(shape)).reshape(shape)
     except ValueError as e:
         raise _damaged(f"its shape is {shape}: {e}") from e
-    return texts.present(elements.to_plain(array) if dtype.kind == "O" else array)
+    return raw_bytes.present(elements.to_plain(array) if dtype.kind == "O" else array)
 
 
 def _name(dtype: np.dtype) -> str:

@@ -21,8 +21,8 @@ def box_iou(first, second):
 def transform_targets(y_true, anchors):
     count = tf.shape(y_true)[0]
     out = tf.zeros((count, GRID, GRID, ANCHORS, 6))
-    indexes = tf.TensorArray(tf.int32, 1, dynamic_size=True)  #: missing fixed size
-    updates = tf.TensorArray(tf.float32, 1, dynamic_size=True)  #: missing fixed size
+    indexes = tf.TensorArray(tf.int32, 1, dynamic_size=True)  #: differs grows
+    updates = tf.TensorArray(tf.float32, 1, dynamic_size=True)  #: differs grows
     index = 0
     for i in tf.range(count):
         for j in tf.range(tf.shape(y_true)[1]):

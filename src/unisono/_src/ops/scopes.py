@@ -1,9 +1,11 @@
-"""`device`: a block whose values are made on a device of the program's choice."""
+"""Scopes of TensorFlow: names, devices, and leaving a compiled function."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Iterator
+from types import TracebackType
 from typing import ClassVar, final
 
 import jax
@@ -12,7 +14,79 @@ from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.machines import devices
 from unisono._src.machines.devices import LogicalDevice
+from unisono._src.ops import bodies
 from unisono._src.values import jax_traces
+
+__all__ = [
+    "get_current_name_scope",
+    "init_scope",
+    "name_scope",
+]
+
+
+@everyday_name("name_scope")
+@final
+class name_scope:
+    """Prefixes the names of variables and operations that are made in a block.
+
+    Args:
+        name: the prefix, which follows those of the blocks around it. With a ``/`` at
+            its end it replaces them, and the empty text leaves them.
+
+    Raises:
+        ValueError: `name` is no text.
+
+    >>> import unisono
+    >>> with name_scope("outer"), name_scope("inner") as full:
+    ...     print(full, unisono.Variable(1.0, name="v").name)
+    outer/inner/ outer/inner/v:0
+    """
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise ValueError("name for name_scope must be a string.")
+        self._name = name
+        self._open: list[contextlib.ExitStack] = []
+
+    @property
+    def name(self) -> str:
+        """The name that was given."""
+        return self._name
+
+    def __enter__(self) -> str:
+        frame = ambient.current()
+        whole = self._name
+        if whole and not whole.endswith("/"):
+            whole = f"{frame.names}{whole}/"
+        stack = contextlib.ExitStack()
+        stack.enter_context(ambient.push(names=whole))
+        # Only names of a program being traced are ever shown. Replicas that take turns
+        # would leave JAX's stack of names in another order than they entered it.
+        is_alone = getattr(frame.port, "made", None) is None
+        if is_alone and self._name and not jax_traces.is_clean():
+            stack.enter_context(jax.named_scope(self._name.rstrip("/")))
+        self._open.append(stack)
+        return whole
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._open.pop().close()
+
+
+@everyday_name("get_current_name_scope")
+def get_current_name_scope() -> str:
+    """Returns the names of the open `name_scope` blocks, without the last ``/``.
+
+    >>> with name_scope("outer"), name_scope("inner"):
+    ...     get_current_name_scope()
+    'outer/inner'
+    """
+    return ambient.current().names.removesuffix("/")
+
 
 _log = logging.getLogger("unisono")
 
@@ -103,13 +177,13 @@ def _find(given: object) -> jax.Device | None:
             f"device spec: '{text}'."
         )
     try:
-        return devices.resolve([short_name(parsed)])[1][0]
+        return devices.resolve([_short_name(parsed)])[1][0]
     except ValueError:
         _report_missing(str(parsed))
         return None
 
 
-def short_name(found: devices.DeviceName) -> str:
+def _short_name(found: devices.DeviceName) -> str:
     """Returns the short name of a device of this process."""
     return f"{found.kind}:{found.index}"
 
@@ -132,3 +206,55 @@ def _report_missing(wanted: str) -> None:
             wanted,
             have,
         )
+
+
+@everyday_name(
+    "init_scope",
+    difference="In a replica of a compiled step it is in cross-replica context.",
+)
+@contextlib.contextmanager
+def init_scope() -> Iterator[None]:
+    """Runs a block at once and outside tapes, also while a function is traced.
+
+    The block runs each time the `function` is traced, not when its program runs. It
+    reads and assigns variables as they are outside the function, and cannot use the
+    function's own arrays. In a replica of a compiled step it is in cross-replica
+    context.
+
+    Raises:
+        TypeError: the block uses an array of the function.
+
+    >>> import unisono
+    >>> count = unisono.Variable(0)
+    >>> @unisono.function
+    ... def step(x):
+    ...     with unisono.init_scope():
+    ...         count.assign_add(1)
+    ...     return x + 1
+    >>> int(step(1)), int(step(1)), int(count.numpy())
+    (2, 2, 1)
+    """
+    frame = ambient.current()
+    # A tape never follows the block. In a program it also leaves replica and frame, but
+    # keeps the strategy, its placement, and how variables are made and named.
+    changes = {"tape": None}
+    if bodies.is_traced():
+        mode = ambient.REPLICA if frame.strategy is None else ambient.CROSS
+        outside = ambient.ROOT._replace(
+            strategy=frame.strategy,
+            mode=mode,
+            placement=frame.placement,
+            creators=frame.creators,
+            outer_creators=frame.outer_creators,
+            names=frame.names,
+        )
+        changes = outside._asdict()
+    with ambient.push(**changes), jax_traces.compute_at_once():
+        try:
+            yield
+        except jax.errors.UnexpectedTracerError as error:
+            raise TypeError(
+                "The block of init_scope uses an array that the function around it "
+                "computes. It runs while the function is traced, when that array has "
+                "no value yet: move the line out of the block."
+            ) from error

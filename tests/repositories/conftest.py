@@ -1,0 +1,3 @@
+"""Leaves the programs to the tests that run them with other imports."""
+
+collect_ignore = ["programs"]

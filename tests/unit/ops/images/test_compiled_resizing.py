@@ -1,0 +1,142 @@
+"""The program that resizes photos gives NumPy's numbers, and only where it can run."""
+
+import os
+import threading
+
+import jax
+import numpy as np
+import pytest
+
+import unisono as tf
+from unisono._src.foundation import ambient, jax_internals
+from unisono._src.ops.host import host_device
+from unisono._src.ops.images import compiled_resizing, resizing, sampling
+
+
+@pytest.fixture(autouse=True)
+def in_dataset(monkeypatch):
+    """Resizes as in a dataset's function, and compiles for the second image."""
+    monkeypatch.setattr(compiled_resizing, "WORTH", 1)
+    compiled_resizing.find.cache_clear()
+    before = ambient.enter_dataset(True)
+    yield
+    ambient.enter_dataset(before)
+    compiled_resizing.find.cache_clear()
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """Returns a list with one entry for each call of the program."""
+    made = []
+    program = compiled_resizing._resize
+    monkeypatch.setattr(
+        compiled_resizing,
+        "_resize",
+        lambda image, *tables: made.append(image.shape) or program(image, *tables),
+    )
+    return made
+
+
+def photo(*shape, dtype=np.uint8):
+    return np.random.default_rng(3).integers(0, 256, shape).astype(dtype)
+
+
+def with_numpy(image, size):
+    taps = sampling.linear(image.shape[0], size[0])
+    x = sampling.spread(sampling.linear(image.shape[1], size[1]), image.shape[2])
+    flat = image.reshape(1, len(image), -1)
+    return resizing._combine_linearly(np, flat, taps, x).reshape(*size, image.shape[2])
+
+
+@pytest.mark.parametrize(
+    ("shape", "size"),
+    [
+        ((375, 500, 3), (224, 224)),
+        ((99, 331, 1), (331, 99)),
+        ((120, 97, 4), (359, 211)),
+        ((1, 40_000, 3), (1, 31)),
+    ],
+)
+def test_the_program_gives_the_numbers_of_numpy_to_the_last_bit(runs, shape, size):
+    image = photo(*shape)
+    first, second = (tf.image.resize(image, size) for _ in range(2))
+    assert runs == [(shape[0], shape[1] * shape[2])]
+    np.testing.assert_array_equal(first, with_numpy(image, size))
+    np.testing.assert_array_equal(second, first)
+    # It may be changed, as the results of NumPy may.
+    assert np.asarray(second).flags.writeable
+
+
+def test_images_of_one_batch_are_resized_one_by_one(runs):
+    images = photo(3, 100, 120, 3)
+    found = tf.image.resize(images, [50, 60])
+    assert len(runs) == 2
+    for image, made in zip(images, found, strict=True):
+        np.testing.assert_array_equal(made, with_numpy(image, (50, 60)))
+
+
+@pytest.mark.parametrize(
+    ("image", "options"),
+    [
+        (photo(8, 8, 3), {}),
+        (photo(100, 120, 3, dtype=np.float32), {}),
+        (photo(100, 120, 3), {"method": "nearest"}),
+        (photo(100, 120, 3), {"antialias": True}),
+    ],
+)
+def test_numpy_resizes_what_the_program_is_not_for(runs, image, options):
+    for _ in range(3):
+        tf.image.resize(image, [4, 4], **options)
+    assert not runs
+
+
+def test_a_function_that_jax_traces_does_not_call_the_program(runs):
+    image = photo(100, 120, 3)
+    tf.image.resize(image, [50, 60])
+    made = jax.jit(lambda x: x + np.asarray(tf.image.resize(image, [50, 60])))(0)
+    assert not runs
+    np.testing.assert_array_equal(made, with_numpy(image, (50, 60)))
+
+
+def test_numpy_resizes_where_jax_is_told_to_refuse_transfers():
+    image = photo(100, 120, 3)
+    with jax.transfer_guard("disallow_explicit"):
+        for _ in range(3):
+            found = tf.image.resize(image, [50, 60])
+    np.testing.assert_array_equal(found, with_numpy(image, (50, 60)))
+
+
+def test_numpy_resizes_if_jax_can_make_no_cpu(monkeypatch, runs):
+    monkeypatch.setattr(jax_internals, "find_missing", lambda _: ["x"])
+    for _ in range(3):
+        tf.image.resize(photo(100, 120, 3), [50, 60])
+    assert not runs
+
+
+def test_threads_resize_photos_of_two_sizes_at_once():
+    images = [photo(100, 120, 3), photo(120, 100, 3)]
+    wanted = [with_numpy(image, (50, 60)) for image in images]
+    mistakes = []
+
+    def work(number):
+        ambient.enter_dataset(True)
+        for _ in range(20):
+            found = tf.image.resize(images[number % 2], [50, 60])
+            if not np.array_equal(found, wanted[number % 2]):
+                mistakes.append(number)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not mistakes
+
+
+def test_the_cpu_of_datasets_is_none_of_the_program_s_devices(monkeypatch):
+    monkeypatch.setenv("PJRT_NPROC", "3")
+    host_device._make.cache_clear()
+    device = host_device.find()
+    assert device.platform == "cpu" and device not in jax.devices()
+    assert device is host_device.find()
+    assert os.environ["PJRT_NPROC"] == "3"
