@@ -12,7 +12,9 @@ Naming rows leaves out all else.
 from __future__ import annotations
 
 import argparse
+import compileall
 import dataclasses
+import importlib.util
 import json
 import pathlib
 import statistics
@@ -162,6 +164,11 @@ def pipelines_table(
              "numbers")  # fmt: skip
     for head in heads:
         table.add_column(head, justify="left" if head == "pipeline" else "right")
+    # The modules of an installed package are compiled; those of a checkout may not be,
+    # which the first epoch would pay for.
+    package = importlib.util.find_spec("unisono")
+    assert package is not None and package.origin is not None
+    compileall.compile_dir(pathlib.Path(package.origin).parent, quiet=1)
     with tempfile.TemporaryDirectory() as folder:
         pipelines.write_files(pathlib.Path(folder))
         for row in rows:

@@ -93,8 +93,8 @@ def test_every_public_module_answers_for_tensorflows_names():
 def test_the_first_use_of_an_everyday_name_loads_no_more_than_it_must():
     program = (
         "import sys, unisono\n"
-        "unisono.constant\n"
-        "print([name for name in sys.modules if name.startswith('unisono._src.ops')])"
+        "unisono.constant, unisono.io.decode_csv\n"
+        "print([n for n in sys.modules if n.startswith(('unisono', 'google'))])"
     )
     process = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -102,6 +102,8 @@ def test_the_first_use_of_an_everyday_name_loads_no_more_than_it_must():
     loaded = ast.literal_eval(process.stdout)
     assert "unisono._src.ops.making" in loaded
     assert "unisono._src.ops.control_flow" not in loaded
+    # Of another module of `unisono.io`, which the search comes to first.
+    assert "google.protobuf" not in loaded
 
 
 def test_everyday_names_can_be_imported_all_at_once():

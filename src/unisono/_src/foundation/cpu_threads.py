@@ -1,8 +1,11 @@
-"""The number of threads that XLA's pool for the CPU needs."""
+"""Threads on the CPU: how many XLA's pool needs, and the priority of those behind."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
+import threading
 from collections.abc import Mapping
 
 # XLA sizes the pool by this variable, once, when the CPU client starts.
@@ -32,3 +35,18 @@ def count_threads(devices: int, environ: Mapping[str, str] = os.environ) -> int:
         os.cpu_count() or 1,
         int(asked) if asked.isdecimal() else 0,
     )
+
+
+def yield_to_steps(nice: int) -> None:
+    """Lower the priority of the calling thread, so that training goes first.
+
+    Only Linux has a priority per thread; elsewhere nothing happens.
+
+    Args:
+        nice: from 0, the normal priority, to 19, the lowest.
+    """
+    if not nice or not sys.platform.startswith("linux"):
+        return  # Other systems would change the priority of the whole process.
+    # A sandbox may forbid it. The thread then works as before, only less politely.
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice)

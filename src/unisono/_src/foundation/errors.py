@@ -1,4 +1,4 @@
-"""Exception types, and the error messages that several modules share."""
+"""Exception types with their codes, and error messages that several modules share."""
 
 from __future__ import annotations
 
@@ -6,8 +6,26 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Self, TypeVar, final
 
-from unisono._src.foundation import error_codes
 from unisono._src.foundation.public_names import publish
+
+OK = 0
+CANCELLED = 1
+UNKNOWN = 2
+INVALID_ARGUMENT = 3
+DEADLINE_EXCEEDED = 4
+NOT_FOUND = 5
+ALREADY_EXISTS = 6
+PERMISSION_DENIED = 7
+RESOURCE_EXHAUSTED = 8
+FAILED_PRECONDITION = 9
+ABORTED = 10
+OUT_OF_RANGE = 11
+UNIMPLEMENTED = 12
+INTERNAL = 13
+UNAVAILABLE = 14
+DATA_LOSS = 15
+UNAUTHENTICATED = 16
+
 
 _E = TypeVar("_E", bound=BaseException)
 
@@ -76,7 +94,7 @@ class OpError(Exception):
     Two steps met. True
     """
 
-    error_code = error_codes.UNKNOWN
+    error_code = UNKNOWN
     node_def: object = None
     op: object = None
 
@@ -136,7 +154,7 @@ class InvalidArgumentError(OpError, ValueError):
     batch_size must be greater than zero, received 0.
     """
 
-    error_code = error_codes.INVALID_ARGUMENT
+    error_code = INVALID_ARGUMENT
 
 
 class FailedPreconditionError(OpError, RuntimeError):
@@ -153,7 +171,7 @@ class FailedPreconditionError(OpError, RuntimeError):
     Input dataset was expected to contain 3 elements, but contained 2.
     """
 
-    error_code = error_codes.FAILED_PRECONDITION
+    error_code = FAILED_PRECONDITION
 
 
 class OutOfRangeError(OpError, IndexError):
@@ -170,7 +188,7 @@ class OutOfRangeError(OpError, IndexError):
     End of sequence.
     """
 
-    error_code = error_codes.OUT_OF_RANGE
+    error_code = OUT_OF_RANGE
 
 
 class NotFoundError(OpError, FileNotFoundError):
@@ -184,7 +202,7 @@ class NotFoundError(OpError, FileNotFoundError):
     There is no checkpoint ...backups/ckpt-1. Please double-check the path...
     """
 
-    error_code = error_codes.NOT_FOUND
+    error_code = NOT_FOUND
 
 
 class AlreadyExistsError(OpError, FileExistsError):
@@ -198,7 +216,7 @@ class AlreadyExistsError(OpError, FileExistsError):
     /; File exists
     """
 
-    error_code = error_codes.ALREADY_EXISTS
+    error_code = ALREADY_EXISTS
 
 
 class DataLossError(OpError, ValueError):
@@ -215,7 +233,7 @@ class DataLossError(OpError, ValueError):
     the file ends 7 bytes before the record does.
     """
 
-    error_code = error_codes.DATA_LOSS
+    error_code = DATA_LOSS
 
 
 class UnavailableError(OpError, RuntimeError):
@@ -232,7 +250,7 @@ class UnavailableError(OpError, RuntimeError):
     Server 1 is gone. ps 1
     """
 
-    error_code = error_codes.UNAVAILABLE
+    error_code = UNAVAILABLE
     task_type = "worker"
     task_index = 0
 
@@ -254,7 +272,7 @@ class CancelledError(OpError, RuntimeError):
     Please reschedule the function.
     """
 
-    error_code = error_codes.CANCELLED
+    error_code = CANCELLED
 
 
 class DeadlineExceededError(OpError, RuntimeError):
@@ -269,7 +287,7 @@ class DeadlineExceededError(OpError, RuntimeError):
     Worker 1 is behind.
     """
 
-    error_code = error_codes.DEADLINE_EXCEEDED
+    error_code = DEADLINE_EXCEEDED
 
 
 class AbortedError(OpError, RuntimeError):
@@ -284,7 +302,7 @@ class AbortedError(OpError, RuntimeError):
     Two steps met.
     """
 
-    error_code = error_codes.ABORTED
+    error_code = ABORTED
 
 
 class InternalError(OpError, RuntimeError):
@@ -294,7 +312,7 @@ class InternalError(OpError, RuntimeError):
     13
     """
 
-    error_code = error_codes.INTERNAL
+    error_code = INTERNAL
 
 
 class PermissionDeniedError(OpError, PermissionError):
@@ -307,7 +325,7 @@ class PermissionDeniedError(OpError, PermissionError):
     notes; Permission denied
     """
 
-    error_code = error_codes.PERMISSION_DENIED
+    error_code = PERMISSION_DENIED
 
 
 class ResourceExhaustedError(OpError, RuntimeError):
@@ -320,7 +338,7 @@ class ResourceExhaustedError(OpError, RuntimeError):
     8
     """
 
-    error_code = error_codes.RESOURCE_EXHAUSTED
+    error_code = RESOURCE_EXHAUSTED
 
 
 class UnauthenticatedError(OpError, RuntimeError):
@@ -330,7 +348,7 @@ class UnauthenticatedError(OpError, RuntimeError):
     16
     """
 
-    error_code = error_codes.UNAUTHENTICATED
+    error_code = UNAUTHENTICATED
 
 
 class UnimplementedError(OpError, NotImplementedError):
@@ -340,7 +358,7 @@ class UnimplementedError(OpError, NotImplementedError):
     12
     """
 
-    error_code = error_codes.UNIMPLEMENTED
+    error_code = UNIMPLEMENTED
 
 
 class UnknownError(OpError, RuntimeError):
@@ -350,7 +368,7 @@ class UnknownError(OpError, RuntimeError):
     2
     """
 
-    error_code = error_codes.UNKNOWN
+    error_code = UNKNOWN
 
 
 class LaunchError(RuntimeError):

@@ -140,7 +140,7 @@ class HostBool(np.ndarray):
 def _number_method(method: Callable[..., Any]) -> Callable[..., Any]:
     """Returns an operator of numbers, which are arrays of shape () to it."""
 
-    def operate(self: Any, *other: object) -> Any:
+    def operate(self: Any, *other: object) -> object:
         # `self[()]` is the plain number.
         found = method(np.asarray(self[()]).view(HostArray), *other)
         if type(found) is not HostArray or found.ndim:
@@ -224,7 +224,7 @@ class HostText(bytes):
     # another class for a number, or fails.
     __array_ufunc__ = None
 
-    def __eq__(self, other: object) -> Any:
+    def __eq__(self, other: object) -> np.ndarray:  # type: ignore[override]
         if isinstance(other, (np.ndarray, list, tuple)):
             texts = np.array(other, object)
             flat = [bytes(self) == _encode(x) for x in texts.ravel().tolist()]

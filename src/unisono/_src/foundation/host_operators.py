@@ -14,6 +14,7 @@ import numpy as np
 
 from unisono._src.foundation import errors, host_types, wide_numbers
 
+_Numbers = np.ndarray | np.generic | complex
 _Compute = Callable[..., Any]
 _Method = Callable[..., Any]
 # What has no array and no operators of its own.
@@ -47,7 +48,7 @@ def _quietly(compute: _Compute) -> _Compute:
     NumPy would warn of them, which it is not asked about where it has no cause to.
     """
 
-    def compute_quietly(x: Any, y: Any) -> Any:
+    def compute_quietly(x: _Numbers, y: _Numbers) -> object:
         if type(y) is float and y:
             return compute(x, y)
         with np.errstate(all="ignore"):
@@ -56,12 +57,12 @@ def _quietly(compute: _Compute) -> _Compute:
     return compute_quietly
 
 
-def _quotient(x: np.ndarray, y: np.ndarray) -> Any:
+def _quotient(x: np.ndarray, y: np.ndarray) -> object:
     wide = np.float32 if x.dtype.itemsize <= 2 else np.float64
     return np.divide(x, y, dtype=wide)
 
 
-def _floor_quotient(x: Any, y: Any) -> Any:
+def _floor_quotient(x: _Numbers, y: _Numbers) -> object:
     # TensorFlow's, which rounds the quotient; NumPy's is of the exact one.
     return np.floor(np.divide(x, y))
 
@@ -69,7 +70,7 @@ def _floor_quotient(x: Any, y: Any) -> Any:
 def _divide_whole(compute: _Compute) -> _Compute:
     """Returns a division of integers that refuses to divide by zero."""
 
-    def divide(x: np.ndarray, y: np.ndarray) -> Any:
+    def divide(x: np.ndarray, y: np.ndarray) -> object:
         if np.count_nonzero(y) != y.size and x.size:
             raise errors.InvalidArgumentError("Integer division by zero.")
         return compute(x, y)
@@ -77,7 +78,7 @@ def _divide_whole(compute: _Compute) -> _Compute:
     return _quietly(divide)
 
 
-def _integer_power(x: np.ndarray, y: np.ndarray) -> Any:
+def _integer_power(x: np.ndarray, y: np.ndarray) -> object:
     if np.count_nonzero(np.less(y, 0)) and x.size:
         raise errors.InvalidArgumentError(
             "Integers to negative integer powers are not allowed."
@@ -85,7 +86,7 @@ def _integer_power(x: np.ndarray, y: np.ndarray) -> Any:
     return np.power(x, y)
 
 
-def _matmul(x: Any, y: Any) -> Any:
+def _matmul(x: np.ndarray, y: np.ndarray) -> object:
     if min(np.ndim(x), np.ndim(y)) < 2:
         raise errors.InvalidArgumentError(
             "The operator @ takes matrices, or stacks of them; received the shapes "
@@ -147,7 +148,7 @@ def _binary_method(row: _Row, name: str, present: Callable[[Any], Any]) -> _Meth
     is_reflected = name.startswith("__r")
     numpys: _Method = getattr(np.ndarray, name)
 
-    def operate(self: np.ndarray, other: Any) -> Any:
+    def operate(self: np.ndarray, other: Any) -> object:
         # Another array of this type, or a number beside floats, is what most programs
         # give: NumPy's own rule of types has TensorFlow's answer.
         x: Any = self.view(np.ndarray)
@@ -174,7 +175,7 @@ def _equality_method(told: str, name: str, present: Callable[[Any], Any]) -> _Me
     numpys: _Method = getattr(np.ndarray, name)
     is_unequal = name == "__ne__"
 
-    def compare(self: np.ndarray, other: Any) -> Any:
+    def compare(self: np.ndarray, other: object) -> object:
         if other is None:
             return is_unequal
         if not is_value(other) or (
@@ -194,7 +195,7 @@ def _equality_method(told: str, name: str, present: Callable[[Any], Any]) -> _Me
     return compare
 
 
-def _leave_to_other(numpys: _Method, x: np.ndarray, other: object) -> Any:
+def _leave_to_other(numpys: _Method, x: np.ndarray, other: object) -> object:
     """Returns what the other operand computes, once JAX is known to keep the numbers.
 
     Raises:
@@ -208,7 +209,7 @@ def _leave_to_other(numpys: _Method, x: np.ndarray, other: object) -> Any:
 def _unary_method(row: _Row, present: Callable[[Any], Any]) -> _Method:
     """Returns the method of an operator of one array."""
 
-    def operate(self: np.ndarray) -> Any:
+    def operate(self: np.ndarray) -> object:
         return present(_choose(row, self.dtype)(self.view(np.ndarray)))
 
     return operate
@@ -268,7 +269,7 @@ def _fit(name: str, x: np.ndarray, y: object) -> np.ndarray:
     return found.view(np.ndarray)
 
 
-def _shape_error(name: str, x: Any, y: Any, error: ValueError) -> ValueError:
+def _shape_error(name: str, x: _Numbers, y: _Numbers, error: ValueError) -> ValueError:
     """Returns the error for arrays that cannot be broadcast together."""
     if isinstance(error, errors.InvalidArgumentError):
         return error

@@ -287,7 +287,7 @@ def _natural_type(x: object, found: np.ndarray) -> np.dtype:
         return np.result_type(*told)
     if found.dtype.kind == "f":
         return dtypes.float32
-    if found.dtype.kind in "iu" and _fits(found, dtypes.int32):
+    if found.dtype.kind in "iu" and fits(found, dtypes.int32):
         return dtypes.int32
     if found.dtype == dtypes.uint64:
         raise ValueError(
@@ -301,14 +301,14 @@ def _is_32(x: int) -> bool:
     return -(2**31) <= x < 2**31
 
 
-def _fits(x: np.ndarray, dtype: np.dtype) -> bool:
+def fits(x: np.ndarray, dtype: np.dtype) -> bool:
     """Returns whether integers are in the range of a type of integers."""
     limits = np.iinfo(dtype)
     return not x.size or bool(x.min() >= limits.min and x.max() <= limits.max)
 
 
 def _check_range(x: np.ndarray, dtype: np.dtype) -> None:
-    if not _fits(x, dtype):
+    if not fits(x, dtype):
         raise OverflowError(
             f"The integers {x.min()} to {x.max()} are out of the range of "
             f"{_name(dtype)}; convert them first, as in unisono.cast(x, "

@@ -35,6 +35,7 @@ WORKERS = "several workers"
 NUMBERS = "messages about numbers that are not finite"
 BACKENDS = "virtual devices"
 STATEMENTS = "AutoGraph"
+HOST_PROGRAMS = "compiled functions of datasets"
 
 
 @final
@@ -226,6 +227,7 @@ backends_are_initialized: Callable[[], bool] = _find(
     BACKENDS, "jax._src.xla_bridge", "backends_are_initialized"
 )
 _bridge: Any = _find(BACKENDS, "jax._src", "xla_bridge")
+make_cpu_client: Any = _find(HOST_PROGRAMS, "jaxlib.xla_client", "make_cpu_client")
 
 
 def has_backends() -> bool:

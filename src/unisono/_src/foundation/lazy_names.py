@@ -7,7 +7,9 @@ import dataclasses
 import dis
 import functools
 import importlib
+import importlib.util
 import inspect
+import pathlib
 import sys
 import types
 from collections.abc import Mapping, Sequence
@@ -31,7 +33,7 @@ def serve(module: str) -> None:
     Keras among them, which `__all__` leaves out: to list them is to load Keras. A
     ``from ops.making import *`` there stands for the everyday names that the modules
     imported so have given to this one (see `tensorflow_names.everyday`). They are
-    loaded one after the other until a name is found.
+    loaded one after the other until a name is found, the likely one first.
 
     Classes and functions that no public module has served before say from now on that
     they come from this one. So a public module imports a name from `_src` if it is to
@@ -128,11 +130,21 @@ def _search(
 ) -> everyday.EverydayName | None:
     """Returns the everyday name of a public module, which loads its function."""
     path = f"{module}.{name}".partition(".")[2]
-    for where in everyday_modules:
+    # The module that says the path first: others load what the program may not need.
+    says = f'"{path}"'
+    for where in sorted(everyday_modules, key=lambda m: says not in _read_source(m)):
         if path in everyday.NAMES:
             break
         importlib.import_module(where)
     return everyday.NAMES.get(path)
+
+
+@functools.cache
+def _read_source(module: str) -> str:
+    """Returns the source of a module, without loading it."""
+    found = importlib.util.find_spec(module)
+    assert found is not None and found.origin is not None
+    return pathlib.Path(found.origin).read_text(encoding="utf-8")
 
 
 def _explain(name: str) -> str | None:

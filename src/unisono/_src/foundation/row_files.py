@@ -67,7 +67,7 @@ def _database_spec(directory: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 @functools.cache
-def _context() -> Any:
+def find_context() -> Any:
     """Returns the context of all databases; only those that share it can be merged."""
     import tensorstore
 
@@ -110,7 +110,7 @@ def _write_whole_chunks(directory: str, place: Place, given: Rows) -> None:
         spec,
         create=True,
         open=True,
-        context=_context(),
+        context=find_context(),
         dtype=rows.dtype,
         shape=place.shape,
     ).result()
@@ -155,7 +155,7 @@ def _open_database(directory: pathlib.Path) -> Any:
     import tensorstore
 
     spec = _database_spec(directory)
-    return tensorstore.KvStore.open(spec, context=_context()).result()
+    return tensorstore.KvStore.open(spec, context=find_context()).result()
 
 
 def _join(rows: Sequence[Rows]) -> list[Rows]:
@@ -183,7 +183,7 @@ def read(directory: str, place: Place, target: np.ndarray) -> None:
     import tensorstore
 
     stored = tensorstore.open(
-        array_spec(directory, place.name), context=_context(), read=True
+        array_spec(directory, place.name), context=find_context(), read=True
     ).result()
     dtype = np.dtype(stored.dtype.numpy_dtype)
     if tuple(stored.shape) != tuple(place.shape) or dtype != target.dtype:

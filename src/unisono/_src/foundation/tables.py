@@ -73,15 +73,7 @@ class ShownAsTable(abc.ABC):
         return made
 
     def _repr_html_(self) -> str:
-        given = self._table()
-        body = "".join(_html_row("td", row) for row in given.rows)
-        foot = "".join(_html_row("th", row) for row in given.totals)
-        return (
-            f"<table><caption>{html.escape(given.title)}</caption>"
-            f"<thead>{_html_row('th', given.heads)}</thead><tbody>{body}</tbody>"
-            f"{f'<tfoot>{foot}</tfoot>' if foot else ''}</table>"
-            f"{f'<p>{html.escape(given.note)}</p>' if given.note else ''}"
-        )
+        return render_html(self._table())
 
     def __str__(self) -> str:
         import rich.console
@@ -91,6 +83,23 @@ class ShownAsTable(abc.ABC):
         with console.capture() as captured:
             console.print(self.table)
         return captured.get()
+
+
+def render_html(given: TextTable) -> str:
+    """Returns a table as HTML, for notebooks.
+
+    >>> render_html(TextTable("", ("a",), [["1"]]))
+    '<table><thead><tr><th>a</th></tr></thead><tbody><tr><td>1</td></tr></tbody></table>'
+    """
+    title = f"<caption>{html.escape(given.title)}</caption>" if given.title else ""
+    body = "".join(_html_row("td", row) for row in given.rows)
+    foot = "".join(_html_row("th", row) for row in given.totals)
+    return (
+        f"<table>{title}"
+        f"<thead>{_html_row('th', given.heads)}</thead><tbody>{body}</tbody>"
+        f"{f'<tfoot>{foot}</tfoot>' if foot else ''}</table>"
+        f"{f'<p>{html.escape(given.note)}</p>' if given.note else ''}"
+    )
 
 
 def _html_row(tag: str, texts: Sequence[str]) -> str:

@@ -14,9 +14,6 @@ if _typing.TYPE_CHECKING:
         distributed_dataset as distributed_dataset,
         input_iterator as input_iterator,
     )
-    from unisono._src.input.distribution import (
-        dataset_functions as dataset_functions,
-        input_options as input_options,
-    )
+    from unisono._src.input.distribution import input_options as input_options
 
 _lazy_names.serve(__name__)

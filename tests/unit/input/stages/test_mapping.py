@@ -1,5 +1,7 @@
 """What functions return: one array filled again and again, or new ones."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -175,3 +177,54 @@ def test_a_map_with_one_call_at_a_time_runs_in_processes_if_these_are_asked_for(
     elsewhere = parent.cursor()
     node = mapping.Map(parent, lambda x: x, 1, run=lambda _: elsewhere)
     assert mapping.lending_cursor(node) is elsewhere
+
+
+def numbers(steps):
+    return [x for step in steps for x in np.ravel(step).tolist()]
+
+
+def test_threads_lose_no_element_beside_those_that_raise():
+    def function(x):
+        if x % 10 in (3, 4):
+            raise ValueError(f"no {x}")
+        return x
+
+    def elements():
+        yield from range(50)
+
+    def source(x):
+        if x == 17:
+            raise ValueError("unread")
+        return x
+
+    made = Dataset.from_generator(elements, output_signature=uni.TensorSpec((), int))
+    made = made.map(source).map(function, num_parallel_calls=2).ignore_errors()
+    wanted = [x for x in range(50) if x % 10 not in (3, 4) and x != 17]
+    assert numbers(made.batch(32)) == numbers(made) == wanted
+
+
+def test_threads_that_take_several_elements_at_once_resume_anywhere():
+    made = Dataset.range(70).map(lambda x: x * 2, num_parallel_calls=2).batch(16)
+    for stop in range(6):
+        first = iter(made)
+        read = [x for _ in range(stop) for x in next(first).tolist()]
+        second = iter(made)
+        second.set_state(first.get_state())
+        assert read + numbers(second) == [2 * x for x in range(70)]
+        first.close()
+        second.close()
+
+
+def test_a_function_that_was_slow_runs_in_threads_from_the_first_element_on():
+    threads = []
+
+    def slow(x):
+        threads.append(threading.current_thread().name)
+        sum(range(50_000))
+        return x
+
+    made = Dataset.range(12).map(slow, num_parallel_calls=uni.data.AUTOTUNE)
+    for _ in range(2):
+        assert numbers(made) == list(range(12))
+    assert not threads[0].startswith("unisono-map")
+    assert all(name.startswith("unisono-map") for name in threads[12:])

@@ -11,15 +11,15 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, final
 
+import numpy as np
+
 from unisono._src.execution import host_inputs
 from unisono._src.foundation import ambient, errors, host_numbers
 from unisono._src.foundation.process_bound import ProcessBound
 from unisono._src.foundation.public_names import publish
 from unisono._src.input.api import iterators
-from unisono._src.input.description import descriptions, report
+from unisono._src.input.description import descriptions
 from unisono._src.input.distribution import (
-    cheap_plans,
-    dataset_functions,
     input_options,
     placement,
     sharding_rule,
@@ -28,8 +28,18 @@ from unisono._src.input.distribution import (
     worker_agreement,
 )
 from unisono._src.input.loaders import dispatch, torch
-from unisono._src.input.plan import cursors, nodes
-from unisono._src.input.stages import compiled_maps, dataset_options, mapping, prefetch
+from unisono._src.input.plan import cursors, elements, nodes
+from unisono._src.input.sources import arrays
+from unisono._src.input.stages import (
+    batching,
+    compiled_maps,
+    dataset_options,
+    mapping,
+    mixing,
+    prefetch,
+    selecting,
+    shuffling,
+)
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
 from unisono._src.workers import watchdog, worker_notes
@@ -247,7 +257,7 @@ class DistributedDataset(ProcessBound, abc.ABC):
                        TensorSpec(shape=(2,), dtype=int64, name=None))
         """
 
-    def describe(self) -> report.InputDescription:
+    def describe(self) -> descriptions.InputDescription:
         """Returns a table of who reads what, how batches are split, and what is left.
 
         Printing it shows the table.
@@ -262,7 +272,7 @@ class DistributedDataset(ProcessBound, abc.ABC):
         return self._describe(look=True)
 
     @abc.abstractmethod
-    def _describe(self, look: bool) -> report.InputDescription:
+    def _describe(self, look: bool) -> descriptions.InputDescription:
         """Does what `describe` does; reads an element only if `look` is True."""
 
     @abc.abstractmethod
@@ -462,7 +472,7 @@ class DistributedBatches(DistributedDataset):
         shared = self._share.workers > 1 and not self._by_data
         return nodes.UNKNOWN if shared else self._node.cardinality
 
-    def _describe(self, look: bool) -> report.InputDescription:
+    def _describe(self, look: bool) -> descriptions.InputDescription:
         return descriptions.describe_batches(self._given, self._decision, self._share)
 
     def _open(self) -> prefetch.ReadAhead:
@@ -472,7 +482,7 @@ class DistributedBatches(DistributedDataset):
             if isinstance(node, prefetch.Prefetch):
                 wanted = max(wanted, node.size)
             node = node.parent
-        size = 0 if cheap_plans.is_cheap(node) else wanted
+        size = 0 if _is_cheap(node) else wanted
         return self._place(self._steps(node), node, size)
 
     def _steps(self, node: nodes.Node) -> cursors.Cursor:
@@ -499,7 +509,7 @@ class DistributedDatasetsFromFunction(DistributedDataset):
 
     def __init__(
         self,
-        dataset_fn: Callable[[dataset_functions.InputContext], Any],
+        dataset_fn: Callable[[input_options.InputContext], Any],
         topology: Topology,
         options: input_options.InputOptions | None = None,
         owner: object = None,
@@ -528,10 +538,10 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         _log.info("%s", self._describe(look=False).line)
         return self
 
-    def _contexts(self) -> list[dataset_functions.InputContext]:
+    def _contexts(self) -> list[input_options.InputContext]:
         """Returns the context of each call of the function."""
         share = self._share
-        make = dataset_functions.InputContext
+        make = input_options.InputContext
         if self._per_replica:
             return [
                 make(share.replicas, i, share.replicas) for i in range(share.replicas)
@@ -552,7 +562,7 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         """Returns `UNKNOWN`: each replica takes an element of its own."""
         return nodes.UNKNOWN
 
-    def _describe(self, look: bool) -> report.InputDescription:
+    def _describe(self, look: bool) -> descriptions.InputDescription:
         given, share = self._plans, self._share
         return descriptions.describe_elements(given, share, self._drops, look)
 
@@ -566,19 +576,19 @@ class DistributedDatasetsFromFunction(DistributedDataset):
             )
         else:
             made = steps.ElementSteps(self._given.cursor(), self._share, missing)
-        cheap = all(cheap_plans.is_cheap(n) for n in self._plans)
+        cheap = all(_is_cheap(n) for n in self._plans)
         return self._place(made, self._given, 0 if cheap else self._steps_ahead)
 
 
 def _call_dataset_fn(
-    dataset_fn: Any, context: dataset_functions.InputContext
+    dataset_fn: Any, context: input_options.InputContext
 ) -> nodes.Node:
     """Returns the plan that a `dataset_fn` makes for a worker or a replica.
 
     Raises:
         TypeError: it did not return a dataset or a loader.
     """
-    made = dataset_functions.call_dataset_fn(dataset_fn, context)
+    made = input_options.call_dataset_fn(dataset_fn, context)
     if isinstance(made, DistributedDataset) or not (
         hasattr(made, "_node") or hasattr(made, "__iter__")
     ):
@@ -595,3 +605,42 @@ def _accept_position(index: int) -> None:
 
 
 publish("unisono.distribute", DistributedDataset, DistributedIterator)
+
+
+# A batch of at most this many bytes that is only a choice of rows is made when it is
+# asked for: a thread would cost more than it saves.
+_WORTH_A_THREAD = 1 << 20
+# The stages that only choose rows.
+_CHEAP = (
+    arrays.Tensors,
+    arrays.Slices,
+    arrays.Range,
+    selecting.Take,
+    selecting.Skip,
+    selecting.Shard,
+    selecting.Repeat,
+    shuffling.Shuffle,
+    batching.Batch,
+    mixing.Zip,
+    mixing.Concatenate,
+    prefetch.Prefetch,
+    dataset_options.WithOptions,
+    batching.HiddenBatchSize,
+)
+
+
+def _is_cheap(node: nodes.Node) -> bool:
+    """Whether making a batch is only a choice of rows, and the batch is small."""
+    if not all(isinstance(n, _CHEAP) for n in nodes.walk(node)):
+        return False
+    rows = sharding_rule.batch_size(node) or 1
+    return rows * _row_bytes(node) <= _WORTH_A_THREAD
+
+
+def _row_bytes(node: nodes.Node) -> int:
+    """Returns how many bytes a row takes, as far as the plan tells its shape."""
+    total = 0
+    for s in elements.leaves(node.spec):
+        known = [n for n in s.shape or () if n is not None]
+        total += int(np.prod(known)) * s.dtype.itemsize
+    return total

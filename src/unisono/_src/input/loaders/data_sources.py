@@ -55,13 +55,11 @@ class DataSource(nodes.RowSource):
         return len(self.source)
 
     def _spec(self) -> elements.Spec:
-        element = nodes.first_element(self)
-        if element is None:
-            raise ValueError(
-                f"Cannot tell the element_spec of an empty data source: {self} has no "
-                "examples. Give one that has at least one."
-            )
-        return elements.spec_of(element)
+        return nodes.first_spec(
+            self,
+            f"an empty data source: {self} has no examples. Give one that has at least "
+            "one.",
+        )
 
     def __str__(self) -> str:
         return f"{type(self.source).__name__}({self.cardinality})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 import weakref
@@ -55,6 +56,10 @@ class Buffers:
         # not given a callback: Python swallows a KeyboardInterrupt inside a callback.
         self._blocks: list[tuple[Any, _Block]] = []
 
+    def __reduce__(self) -> tuple[type[Buffers], tuple[()]]:
+        # Worker processes get a copy of a plan. A lock cannot be pickled.
+        return Buffers, ()
+
     def allocate(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
         """Returns an array to be filled; its contents are arbitrary."""
         kind = np.dtype(dtype)
@@ -89,6 +94,18 @@ class Buffers:
         block = _Block(size, np.uint8)
         block.offset = -block.ctypes.data % _ALIGNMENT
         return block
+
+
+@functools.cache
+def keep_freed_memory() -> None:
+    """Has the C library keep the memory of freed arrays for the next ones.
+
+    Otherwise each array of a photo's size is given back to the operating system, and
+    the next one costs more to touch for the first time than to fill.
+    """
+    # glibc gives back what is larger than the largest array that was ever freed, up to
+    # this size. An array that is never touched needs no memory.
+    np.empty((1 << 25) - (1 << 13), np.uint8)
 
 
 def is_own(array: np.ndarray) -> bool:

@@ -345,6 +345,23 @@ def first_element(node: Node) -> object:
     return first_result(node, lambda element: element)
 
 
+def first_spec(node: Node, empty: str) -> elements.Spec:
+    """Returns the spec of the first element.
+
+    Args:
+        node: the plan, which is read for it.
+        empty: the end of the error for a plan without elements: what it is, and what
+            to do.
+
+    Raises:
+        ValueError: there is no element.
+    """
+    element = first_element(node)
+    if element is None:
+        raise ValueError(f"Cannot tell the element_spec of {empty}")
+    return elements.spec_of(element)
+
+
 def first_result(node: Node, use: Callable[[Any], Any]) -> Any:
     """Returns what a function makes of the first element, or None if there is none.
 

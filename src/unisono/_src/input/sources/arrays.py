@@ -22,6 +22,12 @@ _BYTES_PER_HELPER = 4 << 20
 _CORES = os.cpu_count() or 1
 
 
+# The end of an error about a spec.
+NO_ELEMENTS = (
+    "an empty iterable; give it with Dataset.from_generator(..., output_signature=...)."
+)
+
+
 @final
 class Table(nodes.Rows):
     """Rows of arrays whose first axis counts the elements.
@@ -293,22 +299,9 @@ class Generated(nodes.Node):
         return self.size
 
     def _spec(self) -> elements.Spec:
-        return first_spec(self) if self.signature is None else self.signature
-
-
-def first_spec(node: nodes.Node) -> elements.Spec:
-    """Returns the spec of the first element.
-
-    Raises:
-        ValueError: there is none.
-    """
-    element = nodes.first_element(node)
-    if element is None:
-        raise ValueError(
-            "Cannot tell the element_spec of an empty iterable; give it with "
-            "Dataset.from_generator(..., output_signature=...)."
-        )
-    return elements.spec_of(element)
+        if self.signature is not None:
+            return self.signature
+        return nodes.first_spec(self, NO_ELEMENTS)
 
 
 def conform(element: Any, signature: Any) -> object:

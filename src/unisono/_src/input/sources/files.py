@@ -453,7 +453,7 @@ class _Fixed(Reader):
         return records, found
 
 
-# `csv_files` adds its own.
+# `csv_datasets` adds its own.
 READERS: dict[str, Callable[[Files], Reader]] = {
     "TextLine": _TextLines,
     "TFRecord": _TFRecords,
@@ -470,7 +470,7 @@ class Files(nodes.Node):
         files: the paths.
         compression: "GZIP", "ZLIB" or None.
         layout: for records of fixed length, the bytes of a record, of the header and of
-            the footer; `csv_files` says what it is there.
+            the footer; `csv_datasets` says what it is there.
     """
 
     kind: str

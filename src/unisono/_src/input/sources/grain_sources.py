@@ -169,13 +169,11 @@ class Parquet(nodes.Node):
         return _ParquetRows(self.files)
 
     def _spec(self) -> elements.Spec:
-        element = nodes.first_element(self)
-        if element is None:
-            raise ValueError(
-                f"Cannot tell the element_spec of Parquet files without rows: "
-                f"{', '.join(self.files)}. Give files with at least one row."
-            )
-        return elements.spec_of(element)
+        files = ", ".join(self.files)
+        empty = (
+            f"Parquet files without rows: {files}. Give files with at least one row."
+        )
+        return nodes.first_spec(self, empty)
 
     def __str__(self) -> str:
         return f"Parquet({len(self.files)} files)"

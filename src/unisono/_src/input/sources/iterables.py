@@ -138,7 +138,7 @@ class OneShot(nodes.Node, nodes.ChangedByReading):
         return arrays.Listed(tuple(first))
 
     def _spec(self) -> elements.Spec:
-        return relax_batch_size(arrays.first_spec(self))
+        return relax_batch_size(nodes.first_spec(self, arrays.NO_ELEMENTS))
 
 
 @final
@@ -183,13 +183,10 @@ class Loader(nodes.Node, abc.ABC):
     makes_new = True
 
     def _spec(self) -> elements.Spec:
-        element = nodes.first_element(self)
-        if element is None:
-            raise ValueError(
-                f"Cannot tell the element_spec of an empty loader: {self} has no "
-                "elements. Give one that has at least one."
-            )
-        return relax_batch_size(elements.spec_of(element))
+        empty = (
+            f"an empty loader: {self} has no elements. Give one that has at least one."
+        )
+        return relax_batch_size(nodes.first_spec(self, empty))
 
     def __str__(self) -> str:
         if isinstance(self.source, IndexedIterable):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
@@ -22,11 +23,10 @@ _Shape = TensorShape | tuple[int | None, ...]
 class _Batches(cursors.UnaryCursor, abc.ABC):
     """Makes batches of consecutive elements; abstract."""
 
-    def __init__(self, source: cursors.Cursor, size: int, drop: bool) -> None:
+    def __init__(self, source: cursors.Cursor, node: Batching) -> None:
         super().__init__(source)
-        self._size, self._drop = size, drop
-        # Memory that is used again when no one holds the last batch in it any more.
-        self._buffers = host_buffers.Buffers()
+        self._size, self._drop = node.size, node.drop
+        self._buffers = node.buffers
 
     @abc.abstractmethod
     def _make(self, block: Sequence[Any]) -> object:
@@ -73,9 +73,9 @@ class _Gathered(_Batches):
     """Takes each batch out of a table with one indexing operation."""
 
     def __init__(
-        self, rows: nodes.Rows, indices: cursors.Cursor, size: int, drop: bool
+        self, rows: nodes.Rows, indices: cursors.Cursor, node: Batching
     ) -> None:
-        super().__init__(indices, size, drop)
+        super().__init__(indices, node)
         self._rows = rows
         # A table of one array is sliced directly, which is the most common case.
         # Only `arrays.Table` has it.
@@ -114,6 +114,11 @@ class Batching(nodes.Unary, abc.ABC):
     # does not own its memory.
     makes_new = True
 
+    @functools.cached_property
+    def buffers(self) -> host_buffers.Buffers:
+        """Returns memory for batches, which later epochs use again."""
+        return host_buffers.Buffers()
+
     @property
     def cardinality(self) -> int:
         """Returns how many batches there are, as far as the plan tells."""
@@ -131,8 +136,8 @@ class Batch(Batching):
         """Returns a cursor that reads batch after batch."""
         parent = self.parent
         if isinstance(parent, nodes.Indexed) and (rows := parent.rows()) is not None:
-            return _Gathered(rows, parent.indices(), self.size, self.drop)
-        return _Stacked(parent.cursor(), self.size, self.drop)
+            return _Gathered(rows, parent.indices(), self)
+        return _Stacked(parent.cursor(), self)
 
     def _spec(self) -> elements.Spec:
         return batched_spec(self.parent.spec, self.size if self.drop else None)
@@ -146,7 +151,7 @@ class _Padded(_Batches):
     """Pads elements and stacks them into batches."""
 
     def __init__(self, source: cursors.Cursor, node: PaddedBatch) -> None:
-        super().__init__(source, node.size, node.drop)
+        super().__init__(source, node)
         self._node = node
 
     def _make(self, block: Sequence[Any]) -> object:

@@ -11,7 +11,7 @@ from typing import Any, final
 import jax
 import numpy as np
 
-from unisono._src.execution import jaxpr_equality
+from unisono._src.execution import equations
 from unisono._src.foundation import ambient, jax_internals
 from unisono._src.input.plan import cursors, elements, nodes
 from unisono._src.input.stages import dataset_options, map_processes, mapping
@@ -39,7 +39,7 @@ class _Program:
         traced = [self._trace(batch) for _ in range(2)]
         # Random numbers and what the function counts are constants of a trace. Two
         # random ones may be the same.
-        is_same = jaxpr_equality.is_same(*traced) and before == _draws()
+        is_same = equations.is_same(*traced) and before == _draws()
         if not is_same or traced[0].effects:
             raise ValueError(
                 f"{_OPTION} is for functions that always compute the same; "

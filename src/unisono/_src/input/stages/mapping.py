@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import functools
 import os
 import sys
 import time
@@ -15,13 +16,21 @@ import numpy as np
 from unisono._src.execution import specs
 from unisono._src.foundation import ambient
 from unisono._src.foundation.process_bound import ProcessBound
-from unisono._src.input.plan import carried_states, cursors, elements, nodes
+from unisono._src.input.plan import (
+    carried_states,
+    cursors,
+    elements,
+    host_buffers,
+    nodes,
+)
 
 AUTOTUNE = -1
 # With AUTOTUNE the first calls are timed; threads pay for a function whose median call
 # takes longer than this many seconds.
 _WORTH_A_THREAD = 200e-6
 _SAMPLES = 8
+# At most so many elements go to a thread at once.
+_MOST_AT_ONCE = 4
 
 
 def call(fn: Callable[..., Any], element: object) -> object:
@@ -108,24 +117,42 @@ class _Mapped(cursors.FunctionCursor):
 
 
 @final
-class _Unread:
-    """An exception of the source, kept until its turn comes.
+class _Outcome:
+    """What has become of an element: a result, or an exception kept for its turn.
 
     Attributes:
-        mark: the position behind it, which counts when it has been raised.
+        mark: for an exception of the source, the position behind it, which counts when
+            it has been raised; None for what the function has returned or raised.
     """
 
-    def __init__(self, exception: Exception, mark: object) -> None:
-        self._exception, self.mark = exception, mark
+    def __init__(
+        self, found: object, exception: Exception | None = None, mark: object = None
+    ) -> None:
+        self._found, self._exception, self.mark = found, exception, mark
 
     def result(self) -> object:
-        """Raises the exception of the source."""
+        """Returns the result, or raises the exception."""
+        exception, self._exception = self._exception, None
+        if exception is None:
+            return self._found
         try:
-            raise self._exception
+            raise exception
         finally:
-            # The exception's traceback holds this frame. Without `del` the frame would
-            # hold the exception, and both would keep the threads alive.
-            del self
+            # The exception's traceback holds this frame, and that of the thread which
+            # has the outcome. If they held the exception, too, all of them would keep
+            # the threads alive.
+            del exception, self
+
+
+def _apply_all(fn: Callable[..., Any], block: list[Any]) -> list[_Outcome]:
+    """Returns what has become of some elements."""
+    found = []
+    for element in block:
+        try:
+            found.append(_Outcome(apply_and_copy(fn, element)))
+        except Exception as e:
+            found.append(_Outcome(None, e))
+    return found
 
 
 @final
@@ -144,7 +171,11 @@ class _Threaded(ProcessBound, cursors.Cursor):
         self._fn = fn
         self._threads = threads
         self._history = cursors.PositionHistory(source, max(64, 2 * threads))
-        self._waiting: collections.deque[Any] = collections.deque()
+        # What threads work at, what the source has raised after it, and what is done.
+        self._waiting: collections.deque[concurrent.futures.Future[list[_Outcome]]]
+        self._waiting = collections.deque()
+        self._unread: _Outcome | None = None
+        self._ready: collections.deque[_Outcome] = collections.deque()
         self._given = 0
 
     def read(self, count: int) -> list[Any]:
@@ -152,45 +183,73 @@ class _Threaded(ProcessBound, cursors.Cursor):
             self._pool = concurrent.futures.ThreadPoolExecutor(
                 self._threads, thread_name_prefix="unisono-map"
             )
+        # Many elements go to the threads a few at a time: each time costs some tens of
+        # microseconds, and wakes a thread.
+        size = max(1, min(_MOST_AT_ONCE, count // (4 * self._threads)))
         found: list[Any] = []
         while len(found) < count:
-            # Beyond what is asked for, one call per thread runs ahead: while the reader
-            # uses its elements, no thread is idle.
-            self._submit(min(count - len(found), self._threads) + self._threads)
-            if not self._waiting:
+            if not self._ready and not self._wait(size, count - len(found)):
                 break
             # An exception of the source is no element; the history did not count it.
-            if isinstance(self._waiting[0], _Unread):
-                self._history.remember(self._waiting[0].mark)
-            else:
+            if self._ready[0].mark is None:
                 self._given += 1
-            # Not in a variable: if it raises, the traceback would hold the future, and
-            # through it the threads.
-            found.append(self._waiting.popleft().result())
+            else:
+                self._history.remember(self._ready[0].mark)
+            # Not in a variable: if it raises, the traceback would hold it, and through
+            # it the threads.
+            found.append(self._ready.popleft().result())
         self._history.forget_before(self._given)
         return found
 
-    def _submit(self, wanted: int) -> None:
-        """Gives the threads elements until `wanted` are under way."""
+    def _wait(self, size: int, wanted: int) -> bool:
+        """Waits until the next elements are done; False if there are none.
+
+        Args:
+            size: how many elements to give to a thread.
+            wanted: how many the reader still asks for.
+        """
+        # Beyond what is asked for, one call per thread runs ahead: while the reader
+        # uses its elements, no thread is idle.
+        self._submit(size, min(-(-wanted // size), self._threads) + self._threads)
+        if self._waiting:
+            self._ready.extend(self._waiting.popleft().result())
+        elif self._unread is not None:
+            self._ready.append(self._unread)
+            self._unread = None
+        return bool(self._ready)
+
+    def _submit(self, size: int, wanted: int) -> None:
+        """Gives the threads elements until `wanted` calls are under way."""
         assert self._pool is not None
         # There is work for every thread; more is
         # read in bursts, when half of it is done.
-        if len(self._waiting) > self._threads or self._waits_for_exception():
+        if len(self._waiting) > self._threads:
             return
         for _ in range(wanted - len(self._waiting)):
+            block = self._read_some(size)
+            if not block:
+                return
+            self._waiting.append(self._pool.submit(_apply_all, self._fn, block))
+
+    def _read_some(self, size: int) -> list[Any]:
+        """Returns the next elements of the source, up to one that it cannot read."""
+        block: list[Any] = []
+        while len(block) < size and self._unread is None:
             try:
-                block = self._history.read(1)
+                one = self._history.read(1)
             except Exception as e:
                 # Raised in its turn, so that no earlier element is lost.
-                self._waiting.append(_Unread(e, self._history.forget_failure()))
-                return
-            if not len(block):
-                return
-            self._waiting.append(self._pool.submit(apply_and_copy, self._fn, block[0]))
+                self._unread = _Outcome(None, e, self._history.forget_failure())
+                break
+            if not len(one):
+                break
+            block.append(one[0])
+        return block
 
     def _waits_for_exception(self) -> bool:
         """Whether the source has raised what no one has been told yet."""
-        return bool(self._waiting) and isinstance(self._waiting[-1], _Unread)
+        is_next = bool(self._ready) and self._ready[-1].mark is not None
+        return is_next or self._unread is not None
 
     def get_state(self) -> dict[str, Any]:
         # Results that no one has read are made again after a restore.
@@ -205,6 +264,8 @@ class _Threaded(ProcessBound, cursors.Cursor):
 
     def _stop(self) -> None:
         self._waiting.clear()
+        self._ready.clear()
+        self._unread = None
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown(wait=True, cancel_futures=True)
@@ -222,12 +283,20 @@ class _Threaded(ProcessBound, cursors.Cursor):
 
 @final
 class _Tuned(cursors.Cursor):
-    """Times the first calls, and continues in threads if the function is slow."""
+    """Times the first calls, and continues in threads if the function is slow.
 
-    def __init__(self, source: cursors.Cursor, fn: Callable[..., Any]) -> None:
+    Args:
+        source: gives the elements.
+        fn: the user's function.
+        took: the seconds of the first calls; those of an earlier epoch count, too.
+    """
+
+    def __init__(
+        self, source: cursors.Cursor, fn: Callable[..., Any], took: list[float]
+    ) -> None:
         self._source = source
         self._fn = fn
-        self._took: list[float] = []
+        self._took = took
         self._inner: cursors.Cursor | None = None
 
     def read(self, count: int) -> list[Any]:
@@ -242,7 +311,7 @@ class _Tuned(cursors.Cursor):
             start = time.perf_counter()
             found.append(apply_and_copy(self._fn, one[0]))
             self._took.append(time.perf_counter() - start)
-        if len(self._took) == _SAMPLES:
+        if len(self._took) >= _SAMPLES:
             # The median: the first call may load a library, or fill a cache.
             slow = sorted(self._took)[_SAMPLES // 2] > _WORTH_A_THREAD
             self._inner = (
@@ -309,11 +378,17 @@ class Map(nodes.SameCount, nodes.ChangedByReading):
         if self.run is not None:
             return self.run(self)
         source = self.parent.cursor()
+        host_buffers.keep_freed_memory()
         if self.parallel is None or self.parallel == 1:
             return _Mapped(source, self.fn)
         if self.parallel == AUTOTUNE:
-            return _Tuned(source, self.fn)
+            return _Tuned(source, self.fn, self._took)
         return _Threaded(source, self.fn, self.parallel)
+
+    @functools.cached_property
+    def _took(self) -> list[float]:
+        """Returns the seconds of the first calls, which the cursors share."""
+        return []
 
     def make_sample(self) -> nodes.Node:
         """Returns the same map in this process: one element needs no other process."""

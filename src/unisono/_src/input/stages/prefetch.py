@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from unisono._src.foundation import thread_priority
+from unisono._src.foundation import cpu_threads
 from unisono._src.foundation.process_bound import ProcessBound
 from unisono._src.input.plan import cursors, first_elements, nodes
 from unisono._src.input.stages.selecting import Make
@@ -104,7 +104,7 @@ class _SharedQueue:
     def read_on(self) -> None:
         """Reads until told to stop, or until the end."""
         # A priority belongs to a thread, so that only the thread itself can lower it.
-        thread_priority.yield_to_steps(self.nice)
+        cpu_threads.yield_to_steps(self.nice)
         while self.wait():
             with self.reading:
                 if self.stopped:
