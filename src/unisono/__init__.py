@@ -77,13 +77,13 @@ if _typing.TYPE_CHECKING:
         assert_greater as assert_greater,
         assert_less as assert_less,
     )
-    from unisono._src.ops.device_scope import device as device
     from unisono._src.ops.matrices import (
         einsum as einsum,
         matmul as matmul,
         norm as norm,
         tensordot as tensordot,
     )
+    from unisono._src.ops.scopes import device as device
     from unisono._src.ops.shape_checks import assert_rank as assert_rank
     from unisono._src.ops.text.numbers import as_string as as_string
     from unisono._src.saving.checkpoint.module import Module as Module
@@ -100,9 +100,9 @@ if _typing.TYPE_CHECKING:
     from unisono._src.ops.clipping import *  # noqa: F403
     from unisono._src.ops.element_types import *  # noqa: F403
     from unisono._src.ops.printing import *  # noqa: F403
-    from unisono._src.ops.name_scope import *  # noqa: F403
+    from unisono._src.ops.scopes import *  # noqa: F403
     from unisono._src.ops.execution_mode import *  # noqa: F403
-    from unisono._src.ops.init_scope import *  # noqa: F403
+    from unisono._src.ops.scopes import *  # noqa: F403
     from unisono._src.ops.control_flow import *  # noqa: F403
     from unisono._src.ops.mapping import *  # noqa: F403
     from unisono._src.ops.tensor_array import *  # noqa: F403

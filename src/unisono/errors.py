@@ -4,7 +4,7 @@ from unisono._src.execution.traced_values import (
     OperatorNotAllowedInGraphError as OperatorNotAllowedInGraphError,
 )
 from unisono._src.foundation import lazy_names as _lazy_names
-from unisono._src.foundation.error_codes import (
+from unisono._src.foundation.errors import (
     ABORTED as ABORTED,
     ALREADY_EXISTS as ALREADY_EXISTS,
     CANCELLED as CANCELLED,
@@ -22,8 +22,6 @@ from unisono._src.foundation.error_codes import (
     UNAVAILABLE as UNAVAILABLE,
     UNIMPLEMENTED as UNIMPLEMENTED,
     UNKNOWN as UNKNOWN,
-)
-from unisono._src.foundation.errors import (
     AbortedError as AbortedError,
     AlreadyExistsError as AlreadyExistsError,
     CancelledError as CancelledError,

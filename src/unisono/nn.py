@@ -12,7 +12,7 @@ if _typing.TYPE_CHECKING:
     from unisono._src.ops.activations import *  # noqa: F403
     from unisono._src.ops.arithmetic import sigmoid as sigmoid, tanh as tanh
     from unisono._src.ops.convolutions import *  # noqa: F403
-    from unisono._src.ops.pooling import *  # noqa: F403
     from unisono._src.ops.segments import in_top_k as in_top_k, top_k as top_k
+    from unisono._src.ops.windows import *  # noqa: F403
 
 _lazy_names.serve(__name__)

@@ -1,4 +1,4 @@
-"""Writes the tables of `docs/from-tensorflow.md` from the data that the code uses.
+"""Writes the tables of `docs/from-tensorflow` from the data that the code uses.
 
 `python -m tests.architecture.from_tensorflow` writes them again after a change: of the
 names that the package has, of the rows of `unisono check`, or of the feature table.
@@ -13,8 +13,9 @@ from unisono._src.cli.check import package_names, rows
 from unisono._src.foundation.tensorflow_names import families, listing
 from unisono._src.integrations import keras_renames
 
-PAGE = sources.ROOT / "docs" / "from-tensorflow.md"
+PAGES = sorted((sources.ROOT / "docs" / "from-tensorflow").glob("*.md"))
 
+_LINK = re.compile(r"\]\((?=[a-z-]+(?:/|\.md))")
 _TABLE = re.compile(r"<!-- table: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
@@ -37,7 +38,11 @@ def _features():
     found = features.read_table().values()
     return _table(
         ("row", "what TensorFlow has", "here"),
-        ((row.id, row.capability, row.difference or "the same") for row in found),
+        (
+            # Links of the data are those of a page in `docs`.
+            (row.id, row.capability, _LINK.sub("](../", row.difference or "the same"))
+            for row in found
+        ),
     )
 
 
@@ -85,16 +90,36 @@ def _keras():
     return _table(("Keras 2", "Keras 3"), lines)
 
 
+# A part of TensorFlow with fewer lines than this has no table of its own.
+_FEW = 5
+
+
 def _missing():
+    """Lists what is not here, in a table for each large part of TensorFlow."""
     paths = collections.defaultdict(list)
     for row in families.ROWS:
         is_general = not row.path or row.path == "compat.v1"
         if not is_general and package_names.find(row.path) is package_names.NOTHING:
-            paths[row.purpose, row.instead].append(f"`tf.{row.path}`")
-    return _table(
-        ("not here", "what it is for", "what to use"),
-        ((", ".join(names), *said) for said, names in paths.items()),
+            paths[_part_of(row.path), row.instead].append(f"`tf.{row.path}`")
+    parts = collections.defaultdict(list)
+    for (part, instead), names in paths.items():
+        parts[part].append((", ".join(names), instead))
+    small = [
+        line
+        for part in sorted(parts)
+        if len(parts[part]) < _FEW
+        for line in parts[part]
+    ]
+    tables = {"Single names": sorted(small)}
+    tables |= {f"`tf.{p}`": parts[p] for p in sorted(parts) if len(parts[p]) >= _FEW}
+    return "".join(
+        f"\n## {title}\n\n{_table(('not here', 'what to use'), lines)}"
+        for title, lines in tables.items()
     )
+
+
+def _part_of(path):
+    return "compat.v1" if path.startswith("compat.v1.") else path.partition(".")[0]
 
 
 def _packages():
@@ -114,5 +139,6 @@ TABLES = {
 }
 
 if __name__ == "__main__":
-    PAGE.write_text(render(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    print(f"{PAGE.name}: {', '.join(TABLES)}")
+    for page in PAGES:
+        page.write_text(render(page.read_text(encoding="utf-8")), encoding="utf-8")
+        print(page.name)

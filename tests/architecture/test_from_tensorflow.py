@@ -1,4 +1,4 @@
-"""The page for TensorFlow's users has the tables of the code, and its programs run."""
+"""The pages for TensorFlow's users have the tables of the code; their programs run."""
 
 import importlib.util
 import re
@@ -6,18 +6,26 @@ import warnings
 
 import pytest
 
-from tests.architecture import from_tensorflow
+from tests.architecture import from_tensorflow, sources
 from unisono import keras
 
-TEXT = from_tensorflow.PAGE.read_text(encoding="utf-8")
+TEXT = (sources.ROOT / "docs" / "from-tensorflow.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"### ([^\n]*)\n(?:(?!\n#).)*?```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 def test_the_tables_are_those_of_the_data():
-    assert from_tensorflow.render(TEXT) == TEXT, (
-        "docs/from-tensorflow.md is stale; write its tables again: "
-        "`python -m tests.architecture.from_tensorflow`."
-    )
+    texts = {page: page.read_text(encoding="utf-8") for page in from_tensorflow.PAGES}
+    for page, text in texts.items():
+        assert from_tensorflow.render(text) == text, (
+            f"docs/from-tensorflow/{page.name} is stale; write its tables again: "
+            "`python -m tests.architecture.from_tensorflow`."
+        )
+    shown = [
+        name
+        for name in from_tensorflow.TABLES
+        if any(f": {name} -->" in t for t in texts.values())
+    ]
+    assert shown == list(from_tensorflow.TABLES)
 
 
 def test_every_recipe_has_a_program():

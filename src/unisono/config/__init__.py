@@ -6,7 +6,7 @@ TensorFlow.
 
 import typing as _typing
 
-from unisono._src.execution.eager_mode import (
+from unisono._src.execution.call_modes import (
     functions_run_eagerly as functions_run_eagerly,
     run_functions_eagerly as run_functions_eagerly,
 )
@@ -28,7 +28,7 @@ if _typing.TYPE_CHECKING:
         set_logical_device_configuration as set_logical_device_configuration,
         set_visible_devices as set_visible_devices,
     )
-    from unisono._src.ops.device_scope import (
+    from unisono._src.ops.scopes import (
         get_soft_device_placement as get_soft_device_placement,
         set_soft_device_placement as set_soft_device_placement,
     )

@@ -45,10 +45,8 @@ if _typing.TYPE_CHECKING:
         DistributedDataset as DistributedDataset,
         DistributedIterator as DistributedIterator,
     )
-    from unisono._src.input.distribution.dataset_functions import (
-        InputContext as InputContext,
-    )
     from unisono._src.input.distribution.input_options import (
+        InputContext as InputContext,
         InputOptions as InputOptions,
         InputReplicationMode as InputReplicationMode,
     )

@@ -1,9 +1,13 @@
 """Resolvers, which find the processes of a job and say which of them this one is."""
 
 from unisono._src.cluster.cluster_tasks import ClusterSpec as ClusterSpec
-from unisono._src.cluster.explanation import Explanation as Explanation
-from unisono._src.cluster.resolvers.base import ClusterResolver as ClusterResolver
-from unisono._src.cluster.resolvers.gce import GCEClusterResolver as GCEClusterResolver
+from unisono._src.cluster.resolvers.base import (
+    ClusterResolver as ClusterResolver,
+    Explanation as Explanation,
+)
+from unisono._src.cluster.resolvers.google import (
+    GCEClusterResolver as GCEClusterResolver,
+)
 from unisono._src.cluster.resolvers.kubernetes import (
     KubernetesClusterResolver as KubernetesClusterResolver,
     KubernetesExecutableLocation as KubernetesExecutableLocation,

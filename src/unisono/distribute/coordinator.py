@@ -7,9 +7,11 @@ from unisono._src.servers.cluster_coordinator import (
     cache_variable_reads as cache_variable_reads,
     experimental_get_current_worker_index as experimental_get_current_worker_index,
 )
-from unisono._src.servers.per_worker import PerWorkerValue as PerWorkerValue
+from unisono._src.servers.per_worker import (
+    PerWorkerValue as PerWorkerValue,
+    RemoteValue as RemoteValue,
+)
 from unisono._src.servers.ray.carrier import RayCarrier as RayCarrier
-from unisono._src.servers.remote_value import RemoteValue as RemoteValue
 from unisono._src.servers.resources import ClosureInputError as ClosureInputError
 from unisono._src.servers.threads import ThreadCarrier as ThreadCarrier
 

@@ -13,7 +13,6 @@ if _typing.TYPE_CHECKING:
     from unisono._src.ops.records.features import *  # noqa: F403
     from unisono._src.ops.records.parsing import *  # noqa: F403
     from unisono._src.ops.records.raw_bytes import *  # noqa: F403
-    from unisono._src.ops.records.sequences import *  # noqa: F403
     from unisono._src.ops.records.tensor_protos import *  # noqa: F403
     from unisono._src.ops.text.csv_lines import *  # noqa: F403
 

@@ -1,6 +1,6 @@
 """TPU systems, topologies and device assignments: ``tf.tpu.experimental``'s names."""
 
-from unisono._src.cluster.tpu_metadata import TPUSystemMetadata as TPUSystemMetadata
+from unisono._src.cluster.resolvers.tpu import TPUSystemMetadata as TPUSystemMetadata
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.machines.tpu import core_grid as _core_grid
 from unisono._src.machines.tpu.device_assignment import (

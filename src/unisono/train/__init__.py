@@ -1,7 +1,7 @@
 """Checkpoints, the global step, cluster specs and progress: names of ``tf.train``.
 
-`CheckpointReader`, `CheckpointState`, `ClosureProgress`, `Progress` and `StepTimes` are
-not in TensorFlow.
+`CheckpointReader`, `CheckpointState`, `ClosureProgress`, `LoadedTensors`, `Progress`,
+`StepTimes` and `load_safetensors` are not in TensorFlow.
 """
 
 import typing as _typing
@@ -16,17 +16,19 @@ from unisono._src.saving.checkpoint.checkpoint import (
 from unisono._src.saving.checkpoint.manager import (
     CheckpointManager as CheckpointManager,
 )
-from unisono._src.saving.checkpoint.new_checkpoints import (
+from unisono._src.saving.checkpoint.reading import (
+    CheckpointReader as CheckpointReader,
     CheckpointState as CheckpointState,
     checkpoints_iterator as checkpoints_iterator,
     get_checkpoint_state as get_checkpoint_state,
-)
-from unisono._src.saving.checkpoint.reading import (
-    CheckpointReader as CheckpointReader,
     latest_checkpoint as latest_checkpoint,
     list_variables as list_variables,
     load_checkpoint as load_checkpoint,
     load_variable as load_variable,
+)
+from unisono._src.saving.pretrained import (
+    LoadedTensors as LoadedTensors,
+    load_safetensors as load_safetensors,
 )
 from unisono._src.servers.closure_progress import ClosureProgress as ClosureProgress
 from unisono._src.training.moving_average import (

@@ -12,7 +12,7 @@ from unisono._src.estimator.estimator_spec import EstimatorSpec
 
 if TYPE_CHECKING:
     # Named in signatures only: the input modules are loaded when a program reads data.
-    from unisono._src.input.distribution.dataset_functions import InputContext
+    from unisono._src.input.distribution.input_options import InputContext
 
 _MODEL_ARGUMENTS = ("features", "labels", "mode", "params", "config")
 

@@ -34,7 +34,7 @@ from unisono._src.workers import process_group
 if TYPE_CHECKING:
     # Named in signatures only: the input modules are loaded when a program reads data.
     from unisono._src.input.api.distributed_dataset import DistributedIterator
-    from unisono._src.input.distribution.dataset_functions import InputContext
+    from unisono._src.input.distribution.input_options import InputContext
 
 _log = logging.getLogger("unisono")
 _Steps = TypeVar("_Steps", bound=steps_lib.ModelSteps)

@@ -1,25 +1,30 @@
-"""Closures: scheduled functions as programs that any worker can run."""
+"""Closures: scheduled functions as programs that any worker can run.
+
+A worker runs a compiled program in another process, which cannot call Python. So the
+program gives the values of each `print` and check as further results. The worker looks
+whether a check has failed, and makes no change then. The coordinator, which has the
+Python functions, prints the values and raises the error.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast, final
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast, final
 
 import jax
 import numpy as np
 from jax.typing import ArrayLike
 
-from unisono._src.execution import equations, programs, signature
+from unisono._src.execution import equations, program_checks, programs, signature
 from unisono._src.execution.traced_function import TracedCall, TracedFunction
 from unisono._src.servers import (
     closure_queue,
-    lookups,
     random_keys,
     server_files,
     server_group,
-    told_values,
+    update_parts,
 )
 from unisono._src.servers.messages import (
     ArrayShapes,
@@ -28,13 +33,14 @@ from unisono._src.servers.messages import (
     ExportedStage,
     Lookup,
 )
-from unisono._src.servers.remote_value import ScheduledValue
+from unisono._src.servers.per_worker import ScheduledValue
 from unisono._src.state import frames, remote_state
 from unisono._src.state.storage import Cell
 from unisono._src.values import collectives, exported
 
 if TYPE_CHECKING:
     from jax.extend.core import JaxprEqn, Literal, Var
+
 
 # The programs that servers run: the server, the key and the bytes of each.
 _Updates = tuple[tuple[int, str, bytes], ...]
@@ -65,7 +71,7 @@ class ExportedFunction:
     local: tuple[Cell, ...]
     outputs: Any
     updates: _Updates
-    told: tuple[told_values.Told, ...]
+    told: tuple[Told, ...]
 
 
 def export_function(
@@ -81,7 +87,7 @@ def export_function(
     Raises:
         ValueError: the program cannot run in another process; the message says why.
     """
-    found, told = told_values.take_out(found)
+    found, told = _take_out(found)
     _check_runs_elsewhere(found)
     found = _find_additions(found)
     # A worker reads the variables of servers itself. Those of the coordinator come with
@@ -109,7 +115,7 @@ def export_function(
     # Traced anew, in the order and with the types that travel.
     closed = jax.make_jaxpr(run)(*map(_struct, given))
     stages = tuple(
-        _export(stage, found.name) for stage in lookups.split(closed, found.name)
+        _export(stage, found.name) for stage in update_parts.split(closed, found.name)
     )
     # A draw changes a random state in the moment in which it is read, so that no two
     # workers draw the same numbers. All other changes come after the program.
@@ -118,14 +124,14 @@ def export_function(
     reads, more = _list_reads(remote, draws)
     known = found.name, reads, tuple(shapes)
     # By content: the same function, traced again, is not sent to a worker again.
-    checks = told_values.list_checks(told)
+    checks = _list_checks(told)
     key = exported.digest(stages, effects, checks, *known)
     program = ClosureProgram(key, *known, stages, effects, operands, checks)
     changes = (*updates, *more)
     return ExportedFunction(program, tuple(local), found.outputs, changes, told)
 
 
-def _export(stage: lookups.Stage, name: str) -> ExportedStage:
+def _export(stage: update_parts.Stage, name: str) -> ExportedStage:
     """Returns a stage with its program as bytes."""
     program = stage.program
     data = exported.export(
@@ -356,7 +362,7 @@ class Closure:
     def succeed(self, arrays: Sequence[np.ndarray]) -> None:
         """Prints what the call has printed, and gives the caller the result."""
         if self.function.told:
-            told_values.tell(self.function.told, arrays)
+            _tell(self.function.told, arrays)
         remote = self.remote()
         if remote is not None:
             remote.succeed(signature.rebuild(self.function.outputs, iter(arrays)))
@@ -376,3 +382,117 @@ def local_values(function: ExportedFunction) -> list[np.ndarray]:
     """Returns the values of the coordinator's own variables that a program reads."""
     found = (frames.EAGER.whole(c) for c in function.local)
     return [np.asarray(random_keys.to_numbers(x)) for x in found]
+
+
+_CALL = "debug_callback"
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Told:
+    """One `print` or check of a program.
+
+    Attributes:
+        call: the Python function that prints, or notes the failure.
+        count: how many values it takes.
+        branch: for a check, the branch in which it has failed; a value more, before
+            the others, tells the branch that was taken.
+    """
+
+    call: Callable[..., object]
+    count: int
+    branch: int | None = None
+
+    @property
+    def outputs(self) -> int:
+        """How many values the program gives for it."""
+        return self.count + (self.branch is not None)
+
+
+def _take_out(found: TracedFunction) -> tuple[TracedFunction, tuple[Told, ...]]:
+    """Returns a trace that gives values in place of its prints and checks.
+
+    Those in loops and branches stay.
+
+    Args:
+        found: the trace.
+
+    Returns:
+        The trace, whose last results are the values; and what to do with them.
+    """
+    jaxpr, told, kept = found.jaxpr, list[Told](), list["JaxprEqn"]()
+    values: list[Var | Literal] = []
+    for eqn in jaxpr.eqns:
+        part = _read_print(eqn) or _read_check(eqn)
+        if part is None:
+            kept.append(eqn)
+        else:
+            told.append(part[0])
+            values += part[1]
+    if not told:
+        return found, ()
+    outvars = [*jaxpr.outvars, *values]
+    changed = jaxpr.replace(eqns=kept, outvars=outvars)
+    return dataclasses.replace(found, jaxpr=changed), tuple(told)
+
+
+def _read_print(eqn: JaxprEqn) -> tuple[Told, list[Var | Literal]] | None:
+    """Returns a call of Python and its operands, or None for another operation."""
+    if eqn.primitive.name != _CALL:
+        return None
+    return Told(eqn.params["callback"], len(eqn.invars)), list(eqn.invars)
+
+
+def _read_check(eqn: JaxprEqn) -> tuple[Told, list[Var | Literal]] | None:
+    """Returns a check, which calls Python in one of its branches and does no more."""
+    if eqn.primitive.name != "cond" or eqn.outvars:
+        return None
+    branches = [branch.jaxpr for branch in eqn.params["branches"]]
+    busy = [i for i, branch in enumerate(branches) if branch.eqns]
+    if len(busy) != 1 or len(branches[busy[0]].eqns) != 1:
+        return None
+    branch = branches[busy[0]]
+    inner = _read_print(branch.eqns[0])
+    if inner is None:
+        return None
+    outer = dict(zip(branch.invars, eqn.invars[1:], strict=True))
+    operands = [v if equations.is_literal(v) else outer.get(v) for v in inner[1]]
+    if any(v is None for v in operands):
+        return None
+    told = dataclasses.replace(inner[0], branch=busy[0])
+    return told, [eqn.invars[0], *(v for v in operands if v is not None)]
+
+
+def _list_checks(told: Sequence[Told]) -> tuple[tuple[int, int], ...]:
+    """Returns the place of each check's branch, from the end, and where it fails."""
+    place = -sum(one.outputs for one in told)
+    found = []
+    for one in told:
+        if one.branch is not None:
+            found.append((place, one.branch))
+        place += one.outputs
+    return tuple(found)
+
+
+def _tell(told: Sequence[Told], arrays: Sequence[np.ndarray]) -> None:
+    """Prints what a program has printed; raises the error of a check that failed.
+
+    Args:
+        told: the prints and checks, in the order of the program.
+        arrays: the results of the program; the last ones are the values.
+    """
+    place = len(arrays) - sum(one.outputs for one in told)
+    for one in told:
+        values = arrays[place : place + one.outputs]
+        place += one.outputs
+        if one.branch is None:
+            one.call(*values)
+        elif int(values[0]) == one.branch:
+            with program_checks.raising():
+                one.call(*values[1:])
+
+
+def raise_failure(told: Sequence[Told], arrays: Sequence[np.ndarray]) -> NoReturn:
+    """Prints what came before the check that failed, and raises its error."""
+    _tell(told, arrays)
+    raise AssertionError("A check of a scheduled function has failed without an error.")

@@ -32,10 +32,9 @@ from unisono._src.servers import (
 from unisono._src.servers.closure_queue import ClosureQueue
 from unisono._src.servers.messages import ArrayShapes
 from unisono._src.servers.parameter_server import ParameterServerStrategy
-from unisono._src.servers.remote_value import RemoteValue, ScheduledValue
+from unisono._src.servers.per_worker import RemoteValue, ScheduledValue
 from unisono._src.servers.resources import ClosureInputError, Resources
-from unisono._src.servers.server_recovery import ServerRecovery
-from unisono._src.servers.worker_runner import WorkerRunner
+from unisono._src.servers.worker_runner import ServerRecovery, WorkerRunner
 
 _R = TypeVar("_R")
 # Traces a call; see `closures.trace_call`.

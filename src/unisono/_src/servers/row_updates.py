@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, final
 
 import jax
 
-from unisono._src.execution import equations, jaxpr_equality
+from unisono._src.execution import equations
 from unisono._src.execution.sharded_update import ELEMENTWISE
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _walk(
     gradient: int,
 ) -> list[_Mark | None]:
     """Return the marks of the results of an update."""
-    if not jaxpr_equality.has_same_operations(whole, part):
+    if not equations.has_same_operations(whole, part):
         raise _NotByRows
     marks: dict[Var, _Mark] = {
         v: _Mark(True, i)
@@ -112,7 +112,7 @@ def _walk(
         given = [_mark_of(v, marks) for v in a.invars]
         found = _result(a, given)
         # Parameters may depend on the number of rows only where rows are followed.
-        if found is None and not jaxpr_equality.has_same_params(a, b):
+        if found is None and not equations.has_same_params(a, b):
             raise _NotByRows
         marks.update((v, found) for v in a.outvars if found is not None)
     return [_mark_of(v, marks) for v in whole.jaxpr.outvars]

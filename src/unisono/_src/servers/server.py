@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation import errors, row_files
-from unisono._src.servers import wanted_rows
+from unisono._src.servers import messages
 from unisono._src.servers.messages import Operation, Request
 from unisono._src.values import exported
 
@@ -167,7 +167,7 @@ class ParameterServer:
     def _run(self, operation: Operation) -> None:
         """Changes variables by a program."""
         program = exported.load(self._programs[operation.program])
-        operands = wanted_rows.unpack(operation)
+        operands = messages.unpack(operation)
         # The positions of the rows of variables of which only some rows are computed.
         rows = {i: operands[place] for i, place in operation.rows}
         apart = {place for _, place in operation.rows}

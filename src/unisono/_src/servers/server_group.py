@@ -21,12 +21,11 @@ from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.jax_internals import ClosedProgram
 from unisono._src.servers import (
     carrier as carrier_lib,
-    lookups,
+    messages,
     random_keys,
     server_files,
     slots,
     update_parts,
-    wanted_rows,
 )
 from unisono._src.servers.carrier import SERVER, Carrier
 from unisono._src.servers.messages import OWN, Operation, Request
@@ -127,9 +126,9 @@ class ServerGroup(server_files.SavingServers):
             cell.home = self.place(cell)
         self.create(cell, value)
 
-    def stage(self, closed: ClosedProgram, name: str) -> lookups.StagedProgram:
+    def stage(self, closed: ClosedProgram, name: str) -> update_parts.StagedProgram:
         """Returns a program that looks rows up as a function; see `RemoteState`."""
-        return lookups.StagedProgram(closed, name)
+        return update_parts.StagedProgram(closed, name)
 
     def make_update(
         self,
@@ -291,7 +290,7 @@ class ServerGroup(server_files.SavingServers):
 
     def read_rows(self, cell: Cell, rows: ArrayLike) -> jax.Array:
         """Returns some rows of a variable."""
-        wanted = wanted_rows.UniqueRows(np.asarray(rows))
+        wanted = messages.UniqueRows(np.asarray(rows))
         home = remote_state.home_of(cell)
         asked = [Request(home.key, wanted.rows)]
         what = f"reading rows of '{cell.name}'"
@@ -308,7 +307,7 @@ class ServerGroup(server_files.SavingServers):
             )
             for index in change.servers:
                 program = self.add_program(index, change)
-                made = wanted_rows.pack(describe_change(change, operands, program))
+                made = messages.pack(describe_change(change, operands, program))
                 by_server.setdefault(index, []).append(made)
         # One message for each server, with its changes in order.
         for index, operations in by_server.items():

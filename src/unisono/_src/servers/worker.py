@@ -11,7 +11,7 @@ import numpy as np
 
 from unisono._src.execution import host_inputs, signature
 from unisono._src.foundation import ambient, errors
-from unisono._src.servers import wanted_rows
+from unisono._src.servers import messages
 from unisono._src.servers.carrier import Handle
 from unisono._src.servers.messages import (
     INDEX,
@@ -313,7 +313,7 @@ class Worker:
         self, lookups: Sequence[Lookup], places: list[np.ndarray]
     ) -> list[np.ndarray]:
         """Returns rows of variables; each row travels once."""
-        packed = [wanted_rows.UniqueRows(x) for x in places]
+        packed = [messages.UniqueRows(x) for x in places]
         asked = zip(lookups, packed, strict=True)
         found = self._pull([(x.server, Request(x.key, w.rows)) for x, w in asked])
         return [w.expand(x) for w, x in zip(packed, found, strict=True)]
@@ -343,7 +343,7 @@ class Worker:
         by_server: dict[int, list[Operation]] = {}
         for server, operation, places in effects:
             made = operation._replace(operands=tuple(operands[i] for i in places))
-            by_server.setdefault(server, []).append(wanted_rows.pack(made))
+            by_server.setdefault(server, []).append(messages.pack(made))
         if self._outbox is not None:
             for server, operations in by_server.items():
                 self._outbox.push(self._place, server, operations, closure)

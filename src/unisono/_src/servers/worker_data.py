@@ -64,8 +64,8 @@ class WorkerFunction:
     def make(self) -> Iterable[Any]:
         """Returns the dataset, on a worker."""
         # One pipeline of one: each worker reads all of its own dataset.
-        context = pipelines.dataset_functions.InputContext(1, 0, self._replicas)
-        made: Iterable[Any] = pipelines.dataset_functions.call_dataset_fn(
+        context = pipelines.input_options.InputContext(1, 0, self._replicas)
+        made: Iterable[Any] = pipelines.input_options.call_dataset_fn(
             self._dataset_fn, context
         )
         return made

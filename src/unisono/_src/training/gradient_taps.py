@@ -7,6 +7,7 @@ each replica's gradient to a variable of its own, which is an output of the step
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import final
 
@@ -53,8 +54,10 @@ def _make_tap(cell: storage.Cell) -> Variable:
     """Returns a variable for the gradients of another one, also while tracing."""
     frame = ambient.ROOT
     if cell.placement is not None:
+        # Central storage has one array for all replicas, and each has a gradient.
+        placement = dataclasses.replace(cell.placement, kind=storage.Policy.MIRRORED)
         frame = frame._replace(
-            strategy=cell.owner, mode=ambient.CROSS, placement=cell.placement
+            strategy=cell.owner, mode=ambient.CROSS, placement=placement
         )
     with ambient.enter(frame), jax_traces.compute_at_once():
         return Variable(

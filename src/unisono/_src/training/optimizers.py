@@ -180,11 +180,14 @@ class Optimizer:
         if all(c.split is None for c in cells) or placement is None:
             is_known = not source.is_compiled
             return self._init(
-                [c.gather(0) if c.split and is_known else frames.peek(c) for c in cells]
+                [
+                    c.gather(None) if c.split and is_known else frames.peek(c)
+                    for c in cells
+                ]
             )
         # Compiled with the shardings of the result, so that no device ever holds a
         # large slot whole (docs/decisions/0017).
-        params = [frames.peek(c) for c in cells]
+        params = [source.whole(c) if c.is_spread else frames.peek(c) for c in cells]
         flat, treedef = jax.tree.flatten(jax.eval_shape(self._init, params))
         if placement.plan is not None and placement.plan.has_rules:
             # A slot is cut as its variable is.

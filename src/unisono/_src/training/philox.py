@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
 _Shape: TypeAlias = tuple[int, ...]
+_F = TypeVar("_F", bound=Callable[..., jax.Array])
 
 # The size of the state in words: the counter's, and then the key's.
 COUNTER_WORDS = 4
@@ -30,6 +32,12 @@ RESERVED = 256
 # paper.
 _M0, _M1 = np.uint32(0xD2511F53), np.uint32(0xCD9E8D57)
 _W0, _W1 = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
+
+
+def _compiled(*static: int) -> Callable[[_F], _F]:
+    """Returns `jax.jit` as a decorator that keeps the type of a function."""
+    given = functools.partial(jax.jit, static_argnums=static)
+    return cast("Callable[[_F], _F]", given)
 
 
 def _multiply(a: np.uint32, b: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -45,7 +53,7 @@ def _multiply(a: np.uint32, b: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _add(
-    counter: list[jax.Array], low: jax.Array, high: jax.Array | int = 0
+    counter: list[jax.Array], low: ArrayLike, high: ArrayLike = 0
 ) -> list[jax.Array]:
     """Returns a counter of four words, the lowest first, plus a number of two."""
     # A sum of words has overflowed if it is less than one of them.
@@ -76,17 +84,16 @@ def advance(state: jax.Array, count: int) -> jax.Array:
     """Returns the state after `count` numbers were drawn."""
     delta = RESERVED * count
     low, high = np.uint32(delta & 0xFFFFFFFF), np.uint32(delta >> 32 & 0xFFFFFFFF)
-    moved: jax.Array = _move(state, low, high)
-    return moved
+    return _move(state, low, high)
 
 
-@jax.jit
-def _move(state: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
+@_compiled()
+def _move(state: jax.Array, low: np.uint32, high: np.uint32) -> jax.Array:
     moved = _add(list(state[:COUNTER_WORDS]), low, high)
     return jnp.concatenate([jnp.stack(moved), state[COUNTER_WORDS:]])
 
 
-@jax.jit
+@_compiled()
 def fold_in_replica(state: jax.Array, replica: ArrayLike) -> jax.Array:
     """Returns the state whose key is a hash of the key and of a replica's number."""
     zero = jnp.uint32(0)
@@ -95,7 +102,7 @@ def fold_in_replica(state: jax.Array, replica: ArrayLike) -> jax.Array:
     return jnp.concatenate([state[:COUNTER_WORDS], block[:2]])
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2))
+@_compiled(1, 2)
 def words(state: jax.Array, shape: tuple[int, ...], each: int = 1) -> jax.Array:
     """Returns random words in a shape, with an axis for the words of each number.
 
@@ -135,7 +142,7 @@ def _wide_fraction(high: jax.Array, low: jax.Array) -> jax.Array:
     return jax.lax.bitcast_convert_type(bits, jnp.float64) - 1.0
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2))
+@_compiled(1, 2)
 def uniform(state: jax.Array, shape: _Shape, kind: DTypeLike) -> jax.Array:
     """Returns floats from 0 to 1."""
     if _bits_of(kind)[0] == 64:
@@ -152,7 +159,7 @@ def _box_muller(first: jax.Array, second: jax.Array) -> jax.Array:
     return jnp.stack([jnp.sin(angle) * radius, jnp.cos(angle) * radius], -1)
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2))
+@_compiled(1, 2)
 def normal(state: jax.Array, shape: _Shape, kind: DTypeLike) -> jax.Array:
     """Returns numbers of the standard normal distribution."""
     count = math.prod(shape)
@@ -176,7 +183,7 @@ _Carry: TypeAlias = tuple[jax.Array, jax.Array, jax.Array]
 _BOUND = 2.0
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2))
+@_compiled(1, 2)
 def truncated_normal(
     state: jax.Array, shape: tuple[int, ...], kind: DTypeLike
 ) -> jax.Array:
@@ -227,7 +234,7 @@ def truncated_normal(
     return found.reshape(-1)[: math.prod(shape)].reshape(shape).astype(kind)
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2))
+@_compiled(1, 2)
 def full_integers(
     state: jax.Array, shape: tuple[int, ...], kind: DTypeLike
 ) -> jax.Array:
@@ -240,7 +247,7 @@ def full_integers(
     return jax.lax.bitcast_convert_type(found, kind)
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2))
+@_compiled(1, 2)
 def integers(
     state: jax.Array,
     shape: tuple[int, ...],
@@ -256,3 +263,52 @@ def integers(
     # Without a sign: the difference may be larger than the largest signed number.
     span = jax.lax.bitcast_convert_type(high - low, whole)
     return low + jax.lax.bitcast_convert_type(found % span, kind)
+
+
+_WORD = 0xFFFFFFFF
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_STEPS = (0x9E3779B9, 0xBB67AE85)
+# TensorFlow's key for the seeds of stateless operations.
+_SCRAMBLE_KEY = (0x3EC8F720, 0x02461E29)
+
+
+def host_words(state: np.ndarray, count: int) -> np.ndarray:
+    """Returns `count` random words of a state of six words.
+
+    >>> host_words(np.arange(6, dtype=np.uint32), 3).tolist()
+    [3290935133, 3881757242, 1203941666]
+    """
+    counter = int.from_bytes(state[:COUNTER_WORDS].tobytes(), "little")
+    key = tuple(state[COUNTER_WORDS:].tolist())
+    found: list[int] = []
+    for number in range(-(-count // 4)):
+        found += _block(counter + number, *key)
+    return np.array(found[:count], np.uint32)
+
+
+def _block(counter: int, k0: int, k1: int) -> tuple[int, int, int, int]:
+    """Returns the four words of a counter."""
+    c0, c1, c2, c3 = (counter >> shift & _WORD for shift in (0, 32, 64, 96))
+    for _ in range(10):
+        first, second = _MULTIPLIERS[0] * c0, _MULTIPLIERS[1] * c2
+        c0, c1 = second >> 32 ^ c1 ^ k0, second & _WORD
+        c2, c3 = first >> 32 ^ c3 ^ k1, first & _WORD
+        k0, k1 = (k0 + _STEPS[0]) & _WORD, (k1 + _STEPS[1]) & _WORD
+    return c0, c1, c2, c3
+
+
+def scramble(seed: np.ndarray) -> np.ndarray:
+    """Returns the state that TensorFlow makes of the seed of a stateless operation.
+
+    Args:
+        seed: two integers.
+    """
+    halves = seed.astype(np.int64).view(np.uint32)
+    mixed = host_words(np.array([*halves, *_SCRAMBLE_KEY], np.uint32), 4)
+    return np.array([0, 0, *mixed[2:], *mixed[:2]], np.uint32)
+
+
+def fractions(drawn: np.ndarray) -> np.ndarray:
+    """Returns float32 numbers from 0 to 1 of a word each."""
+    bits = drawn & np.uint32(0x7FFFFF) | np.uint32(0x3F800000)
+    return bits.view(np.float32) - np.float32(1)

@@ -312,8 +312,7 @@ class Generator:
             return words
         # The counters of all replicas move alike, so each needs a key of its own.
         number = ambient.replica().replica_id_in_sync_group
-        own: jax.Array = philox.fold_in_replica(words, number)
-        return own
+        return philox.fold_in_replica(words, number)
 
     def normal(
         self,
@@ -410,8 +409,7 @@ class Generator:
         kind, wanted = _integer_type(dtype), _shape(shape)
         _check_range(minval, maxval)
         words = self._take(wanted)
-        found: jax.Array = philox.integers(words, wanted, kind, minval, maxval)
-        return found
+        return philox.integers(words, wanted, kind, minval, maxval)
 
     def uniform_full_int(
         self,
@@ -436,13 +434,11 @@ class Generator:
         if dtype is None:
             dtype = jax.dtypes.canonicalize_dtype(np.uint64)
         kind, wanted = _integer_type(dtype), _shape(shape)
-        found: jax.Array = philox.full_integers(self._take(wanted), wanted, kind)
-        return found
+        return philox.full_integers(self._take(wanted), wanted, kind)
 
     def _keys(self, count: int) -> jax.Array:
         """Returns keys for new generators, as two words each."""
-        found: jax.Array = philox.words(self._take((count,)), (count,), 2)
-        return found
+        return philox.words(self._take((count,)), (count,), 2)
 
     def make_seeds(self, count: int = 1) -> jax.Array:
         """Returns pairs of seeds, as int64 of shape (2, count).

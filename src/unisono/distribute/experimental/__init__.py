@@ -15,10 +15,8 @@ CollectiveCommunication = CommunicationImplementation
 if _typing.TYPE_CHECKING:
     from unisono._src.saving.preemption import (
         PreemptionCheckpointHandler as PreemptionCheckpointHandler,
-        TerminationConfig as TerminationConfig,
-    )
-    from unisono._src.saving.preemption_watcher import (
         PreemptionWatcher as PreemptionWatcher,
+        TerminationConfig as TerminationConfig,
     )
     from unisono._src.strategies import multi_worker as _multi_worker, tpu as _tpu
     from unisono.distribute import (

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import abc
 import collections
-from typing import Any
+import dataclasses
+from typing import Any, final
 
-from unisono._src.cluster import accelerators, cluster_tasks, explanation
+from unisono._src.cluster import accelerators, cluster_tasks, untrusted
+from unisono._src.foundation import tables
 from unisono._src.foundation.public_names import publish
 
 # Sources that `explain` names.
@@ -131,7 +133,7 @@ class ClusterResolver(abc.ABC):
         """Returns the value of a property; a subclass may also read it from outside."""
         return getattr(self, f"_{what}")
 
-    def explain(self) -> explanation.Explanation:
+    def explain(self) -> Explanation:
         """Prints the findings and the variable that each comes from, and returns them.
 
         >>> cluster = cluster_tasks.ClusterSpec({"worker": ["a:1", "b:2"]})
@@ -153,19 +155,17 @@ class ClusterResolver(abc.ABC):
             ("environment", self.environment),
         ]
         found = [
-            explanation.Finding(w, str(v), sources.get(w, otherwise))
+            Finding(w, str(v), sources.get(w, otherwise))
             for w, v in known
             if v not in (None, "")
         ]
         counted = dict(self.num_accelerators())
         source = sources.get("num_accelerators", "this machine")
-        found.append(
-            explanation.Finding("accelerators", str(counted or "none"), source)
-        )
-        found += explanation.cluster_findings(
+        found.append(Finding("accelerators", str(counted or "none"), source))
+        found += _cluster_findings(
             self.cluster_spec(), sources.get("cluster", otherwise)
         )
-        result = explanation.Explanation(type(self).__name__, tuple(found))
+        result = Explanation(type(self).__name__, tuple(found))
         rich.console.Console().print(result.table)
         return result
 
@@ -188,4 +188,63 @@ def add_protocol(address: str, rpc_layer: str | None) -> str:
     return f"{rpc_layer}://{address}" if rpc_layer else address
 
 
-publish("unisono.distribute.cluster_resolver", ClusterResolver)
+# A table lists this many tasks of each job and counts the others.
+_LISTED = 8
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One thing that a resolver found.
+
+    Attributes:
+        what: the name of the thing, such as ``task_type``.
+        value: its value as text.
+        source: the variable, argument or service that it comes from.
+    """
+
+    what: str
+    value: str
+    source: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation(tables.ShownAsTable):
+    """Lists the findings of a resolver with their sources; `str` gives a table.
+
+    `ClusterResolver.explain` makes one.
+
+    Attributes:
+        title: the resolver's name.
+        findings: the findings, in reading order.
+
+    >>> found = Explanation("MyResolver", (Finding("task_id", "1", "TF_CONFIG"),))
+    >>> "TF_CONFIG" in str(found), found.findings[0].value
+    (True, '1')
+    """
+
+    title: str
+    findings: tuple[Finding, ...]
+
+    def _table(self) -> tables.TextTable:
+        texts = [(f.what, f.value, f.source) for f in self.findings]
+        return tables.TextTable(self.title, ("what", "value", "from"), texts)
+
+
+def _cluster_findings(cluster: cluster_tasks.ClusterSpec, source: str) -> list[Finding]:
+    """Returns a finding for each task; large jobs end with the number of the rest."""
+    if not cluster.jobs:
+        return [Finding("cluster", "(none: a single process)", source)]
+    found = []
+    for job in cluster.jobs:
+        indices = cluster.task_indices(job)
+        for index in indices[:_LISTED]:
+            where = untrusted.excerpt(cluster.task_address(job, index))[1:-1]
+            found.append(Finding(f"{job} {index}", where, source))
+        if len(indices) > _LISTED:
+            rest = f"and {len(indices) - _LISTED:,} more"
+            found.append(Finding(f"{job} …", rest, source))
+    return found
+
+
+publish("unisono.distribute.cluster_resolver", ClusterResolver, Explanation)

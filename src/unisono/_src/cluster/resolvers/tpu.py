@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import collections
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple, final
 
-from unisono._src.cluster import (
-    accelerators,
-    cluster_tasks,
-    tpu_metadata,
-    untrusted,
-)
+from unisono._src.cluster import accelerators, cluster_tasks, untrusted
 from unisono._src.cluster.resolvers import base, google
 from unisono._src.foundation.public_names import publish
 
@@ -205,7 +200,7 @@ class TPUClusterResolver(base.ClusterResolver):
         """Returns the job of the TPU's workers."""
         return self.task_type
 
-    def get_tpu_system_metadata(self) -> tpu_metadata.TPUSystemMetadata:
+    def get_tpu_system_metadata(self) -> TPUSystemMetadata:
         """Returns the number of devices and workers of the TPU, and the devices' names.
 
         Call it after `initialize_tpu_system`. On a machine without a TPU it tells the
@@ -221,7 +216,7 @@ class TPUClusterResolver(base.ClusterResolver):
         >>> found.num_cores, found.num_hosts, found.devices[0]
         (8, 1, '/job:worker/replica:0/task:0/device:CPU:0')
         """
-        query = tpu_metadata.MetadataQuery.run
+        query = MetadataQuery.run
         if query is None:
             raise RuntimeError(
                 "Import unisono.distribute.cluster_resolver first: it lets resolvers "
@@ -317,4 +312,35 @@ def _full_name(tpu: str, zone: str | None, project: str | None) -> str:
     return f"projects/{project}/locations/{zone}/nodes/{tpu}"
 
 
+@final
+class TPUSystemMetadata(NamedTuple):
+    """The devices of a TPU, and how they are spread over its workers.
+
+    Attributes:
+        num_cores: the number of devices of all workers.
+        num_hosts: the number of workers.
+        num_of_cores_per_host: the number of devices of each worker.
+        topology: None, as in TensorFlow; `initialize_tpu_system` returns it.
+        devices: the names of the devices, in order.
+    """
+
+    num_cores: int
+    num_hosts: int
+    num_of_cores_per_host: int
+    topology: None
+    devices: tuple[str, ...]
+
+
+@final
+class MetadataQuery:
+    """The function that reads the metadata from JAX's devices.
+
+    The module that knows how workers join sets it: this room starts no devices.
+    """
+
+    # Gets the number of workers, and the name of their job.
+    run: ClassVar[Callable[[int, str], TPUSystemMetadata] | None] = None
+
+
 publish("unisono.distribute.cluster_resolver", TPUClusterResolver)
+publish("unisono.tpu.experimental", TPUSystemMetadata)

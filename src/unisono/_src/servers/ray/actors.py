@@ -12,7 +12,7 @@ import jax
 from unisono._src.cluster import paused_processes
 from unisono._src.foundation import cpu_threads
 from unisono._src.servers.carrier import SERVER
-from unisono._src.servers.ray import packing, shared_memory
+from unisono._src.servers.ray import shared_memory
 from unisono._src.servers.server import ParameterServer
 from unisono._src.servers.worker import Worker
 
@@ -131,10 +131,10 @@ class TaskActor:
             The result.
         """
         if place is not None:
-            args = packing.unpack(args, self._mappings[place])
+            args = shared_memory.unpack(args, self._mappings[place])
         result = getattr(self._target, method)(*args)
         # The caller learns how much it would need, and offers it with the next call.
-        size = packing.measure(result)
+        size = shared_memory.measure(result)
         if size == 0 or reply is None or size > reply.size:
             return Answer(result, wanted=size)
-        return Answer(packing.pack(result, self._mappings[reply]), is_packed=True)
+        return Answer(shared_memory.pack(result, self._mappings[reply]), is_packed=True)

@@ -13,7 +13,7 @@ from typing import Any, final
 
 from unisono._src.foundation import errors
 from unisono._src.servers.carrier import SERVER, Handle
-from unisono._src.servers.ray import library, packing, shared_memory
+from unisono._src.servers.ray import library, shared_memory
 from unisono._src.servers.ray.actors import Answer, TaskLocation
 from unisono._src.servers.worker_data import (
     DatasetMaker,
@@ -93,10 +93,10 @@ class RayHandle(Handle):
         place = reply = None
         if lane is not None:
             reply = lane.reply.place
-            size = packing.measure(args)
+            size = shared_memory.measure(args)
             if size:
                 lane.request.reserve(size)
-                args = packing.pack(args, lane.request.memory)
+                args = shared_memory.pack(args, lane.request.memory)
                 place = lane.request.place
         try:
             ref = self._actor.carry.remote(method, args, place, reply)
@@ -158,7 +158,7 @@ class RayHandle(Handle):
         result = answer.message
         if lane is not None:
             if answer.is_packed:
-                result = packing.unpack(result, lane.reply.memory)
+                result = shared_memory.unpack(result, lane.reply.memory)
             # The result came by Ray, because the memory was
             # too small; next time it fits.
             elif answer.wanted:
