@@ -36,7 +36,8 @@ demo: $(CORE) ## Train on one replica and on eight; compare the loss curves
 BESIDE := import signal, sys, pytest; \
   signal.signal(signal.SIGINT, signal.default_int_handler); \
   sys.exit(pytest.main(["-p", "no:cacheprovider", *sys.argv[1:]]))
-ASIDE  := tests/unit/training tests/unit/machines tests/integration
+ASIDE  := tests/unit/training tests/unit/machines tests/integration tests/porting \
+  tests/repositories tests/zoo
 test: $(TEST) ## Run every test and doctest
 	@logs=$$(mktemp -d); \
 	$(RUN) -c '$(BESIDE)' tests/multiprocess > $$logs/1 2>&1 & first=$$!; \

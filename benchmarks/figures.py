@@ -1,6 +1,6 @@
 """Measures the figures of the documentation and writes their result files.
 
-usage: python benchmarks/figures.py {overhead,scaling,memory,frameworks,servers}
+usage: python benchmarks/figures.py {overhead,scaling,memory,frameworks,servers,losses}
            [--rounds 15] [--tensorflow PYTHON] [--pytorch PYTHON]
 
 A result file says how its figures came about: the command, the versions, the machine
@@ -204,7 +204,35 @@ def memory(given: argparse.Namespace) -> None:
     _write("memory", {"title": title, "unit": "MiB", "figures": figures})
 
 
-FIGURES = {f.__name__: f for f in (overhead, scaling, memory, frameworks, servers)}
+def losses(given: argparse.Namespace) -> None:
+    """Trains the digits of the examples on one replica and on eight."""
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "examples"))
+    import digits
+
+    import unisono as uni
+
+    uni.config.set_virtual_devices(8)
+    epochs, images = 12, digits.load_digits()
+    figures = []
+    for name, strategy in (
+        ("1 replica", uni.distribute.OneDeviceStrategy("CPU:0")),
+        ("8 replicas", uni.distribute.MirroredStrategy([f"CPU:{i}" for i in range(8)])),
+    ):
+        found = digits.train(strategy, images, epochs, lambda *_: None)
+        figures.append({"name": name, "values": [round(x, 9) for x in found.losses]})
+    results: dict[str, Any] = {
+        "title": "Training loss of `examples/digits.py` on one replica and on eight",
+        "unit": "loss",
+        "axis": "epoch",
+        "at": list(range(1, epochs + 1)),
+        "figures": figures,
+    }
+    _write("losses", results)
+
+
+FIGURES = {
+    f.__name__: f for f in (overhead, scaling, memory, frameworks, servers, losses)
+}
 
 
 def main() -> None:

@@ -330,7 +330,7 @@ def _count_arrays(message: Any) -> list[int]:
 
 def _count_in_servers() -> None:
     """Lets the processes of servers count what they receive and send."""
-    from unisono._src.servers.ray import actors, packing
+    from unisono._src.servers.ray import actors, shared_memory
 
     class Counting(actors.TaskActor):  # type: ignore[misc]
         moved = (0, 0)
@@ -340,7 +340,7 @@ def _count_in_servers() -> None:
                 return actors.Answer(self.moved)
             # Nothing is packed here, so that all arrays can be seen.
             if place is not None:
-                args = packing.unpack(args, self._mappings[place])
+                args = shared_memory.unpack(args, self._mappings[place])
             answer = super().carry(method, args, None, None)
             each = self.moved, _count_arrays(args), _count_arrays(answer.message)
             self.moved = tuple(map(sum, zip(*each, strict=True)))

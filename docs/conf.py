@@ -67,6 +67,8 @@ autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_member_order = "alphabetical"
 autodoc_preserve_defaults = True
+# A longer signature has a line for each parameter.
+maximum_signature_line_length = 72
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False

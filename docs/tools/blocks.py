@@ -13,8 +13,8 @@ import yaml
 
 _FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<info>[^`]*)$")
 _DIRECTIVE = re.compile(r"^\{[\w:-]+\}")
-_WORDS = {"show", "html", "picture", "foreign"}
-_SETTINGS = {"file", "raises", "exit"}
+_WORDS = {"show", "html", "curves", "picture", "foreign"}
+_SETTINGS = {"axis", "file", "raises", "exit"}
 _OURS = {"python", "pycon", "console"}
 _FOREIGN = {"python", "console", "bash", "yaml", "json"}
 

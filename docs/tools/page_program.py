@@ -75,6 +75,9 @@ class PageProgram:
             raise PageError(f"{self._where(block)}: {expected} was not raised.")
         if "html" in block["words"]:
             return {"html": value._repr_html_()}
+        if "curves" in block["words"]:
+            plain = {name: [float(v) for v in values] for name, values in value.items()}
+            return {"curves": json.dumps(plain)}
         return {}
 
     def _execute(self, block: dict[str, Any]) -> Any:

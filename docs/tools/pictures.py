@@ -30,6 +30,15 @@ NEEDED = ("command", "versions", "machine", "date", "figures")
 _MEASURED = re.compile(r"\d\s?(?:µs|ms|×|%|/s|times\b|seconds\b)")
 
 _LINE = "var(--pst-color-text-muted)"
+_CURVE = "var(--pst-color-primary)"
+# How the lines of a picture differ.
+_STROKES = (
+    "stroke-width:2",
+    "stroke-width:2;stroke-dasharray:7 4",
+    "stroke-width:2;stroke-dasharray:1 3",
+)
+# Wide and pale, for a line upon which another lies.
+_WIDE = "stroke-width:7;stroke-opacity:.35"
 _FILLS = {
     "calm": "var(--pst-color-primary-bg)",
     "warm": "var(--pst-color-warning-bg)",
@@ -85,6 +94,12 @@ class Drawing:
             f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" '
             f'style="stroke:{_LINE}{dash}"/>'
         )
+
+    def path(self, points: Sequence[tuple[float, float]], stroke: str) -> None:
+        """Draws a line through points."""
+        shown = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        style = f"fill:none;stroke:{_CURVE};{stroke}"
+        self._shapes.append(f'<polyline points="{shown}" style="{style}"/>')
 
     def svg(self) -> str:
         """Returns the picture."""
@@ -305,11 +320,124 @@ def curves(results: dict[str, Any]) -> Drawing:
     return drawing
 
 
+def losses(figures: dict[str, list[float]], axis: str = "step") -> Drawing:
+    """Draws what fell during training: a line for each name, over the steps."""
+    told = (f"{name}: from {v[0]:.3g} to {v[-1]:.3g}" for name, v in figures.items())
+    drawing = Drawing(680, 270, f"The course of training. {'; '.join(told)}")
+    left, right, top, ground = 60, 480, 16, 220
+    most = max(max(values) for values in figures.values())
+    least = min(0.0, *(min(values) for values in figures.values()))
+
+    def height(value: float) -> float:
+        return ground - (ground - top) * (value - least) / (most - least)
+
+    drawing.line(left, ground, right, ground)
+    drawing.line(left, top, left, ground)
+    for part in (0, 0.5, 1):
+        value = least + (most - least) * part
+        drawing.line(left - 4, height(value), left, height(value))
+        drawing.text(left - 8, height(value) + 4, f"{value:.3g}", "end")
+    count = max(len(values) for values in figures.values())
+    drawing.text(left, ground + 18, "1", "middle")
+    drawing.text(right, ground + 18, f"{count}", "middle")
+    drawing.text((left + right) / 2, ground + 34, axis, "middle")
+    places: list[float] = []
+    strokes = zip(figures.items(), _STROKES, strict=False)
+    for (name, values), (stroke) in strokes:
+        step = (right - left) / max(len(values) - 1, 1)
+        points = [(left + i * step, height(v)) for i, v in enumerate(values)]
+        drawing.path(points, stroke)
+        # A name stands at the end of its line, below those that are there already.
+        place = points[-1][1] + 4
+        while any(abs(place - other) < 15 for other in places):
+            place += 15 if place < ground - 20 else -15
+        places.append(place)
+        drawing.path([(right + 8, place - 4), (right + 34, place - 4)], stroke)
+        drawing.text(right + 40, place, name)
+    return drawing
+
+
+def first() -> Drawing:
+    """Draws the first picture: equal losses, and what a step becomes on each device."""
+    found = _read("losses")
+    figures = {f["name"]: f["values"] for f in found["figures"]}
+    apart = max(abs(a - b) for a, b in zip(*figures.values(), strict=True))
+    drawing = Drawing(
+        760,
+        250,
+        "Left: the losses of one replica and of eight lie on top of each other; they "
+        f"differ by at most {apart:.0e}. Right: a step on eight devices is a program, "
+        "in which each device computes forward and backward on an eighth of the batch, "
+        "gradients are summed, and each updates its copy.",
+    )
+    left, right, top, ground = 46, 330, 34, 204
+    most = max(max(values) for values in figures.values())
+    drawing.text(left, 16, "The same numbers")
+    drawing.line(left, ground, right, ground)
+    drawing.line(left, top, left, ground)
+    for value in (0.0, most):
+        y = ground - (ground - top) * value / most
+        drawing.text(left - 6, y + 4, f"{value:.2g}", "end")
+    drawing.text(left + 6, top + 6, "loss")
+    drawing.text(
+        (left + right) / 2, ground + 18, f"{len(found['at'])} epochs", "middle"
+    )
+    for (name, values), (stroke) in zip(
+        figures.items(), (_WIDE, _STROKES[1]), strict=True
+    ):
+        step = (right - left) / (len(values) - 1)
+        points = [
+            (left + i * step, ground - (ground - top) * value / most)
+            for i, value in enumerate(values)
+        ]
+        drawing.path(points, stroke)
+        y = 60 + 18 * list(figures).index(name)
+        drawing.path([(210, y), (240, y)], stroke)
+        drawing.text(248, y + 4, name)
+    drawing.text(left, 240, f"The two lines differ by at most {apart:.0e}.")
+    drawing.text(400, 16, "from one step for one replica")
+    for replica in range(8):
+        y = 34 + 21 * replica
+        drawing.text(400, y + 13, f"device {replica}")
+        drawing.box(460, y, 64, 17, "forward", "calm")
+        drawing.box(528, y, 70, 17, "backward", "calm")
+        drawing.box(690, y, 56, 17, "update", "fresh")
+    drawing.box(604, 34, 80, 164, "sum", "warm")
+    drawing.text(400, 222, "One XLA program. Each device has an eighth of the")
+    drawing.text(400, 240, "batch, and a copy of the weights.")
+    return drawing
+
+
+# The colours of the site, for a picture that stands alone.
+_ALONE = """<style>
+svg{color:#24292f;font-family:sans-serif;--pst-color-text-muted:#6a737d;
+--pst-color-primary:#0b7285;--pst-color-primary-bg:#d5eef2;
+--pst-color-warning-bg:#ffe8cc;--pst-color-success-bg:#d3f9d8;--pst-color-surface:#fff}
+@media (prefers-color-scheme:dark){svg{color:#e6edf3;--pst-color-text-muted:#8b949e;
+--pst-color-primary:#66d9e8;--pst-color-primary-bg:#0b3c49;
+--pst-color-warning-bg:#5f3b12;--pst-color-success-bg:#1d4d2b;
+--pst-color-surface:#161b22}}
+</style>"""
+FIRST = DOCS / "_static" / "one-and-eight.svg"
+
+
+def alone(drawing: Drawing) -> str:
+    """Returns a picture that has its own colours, for README.md."""
+    return drawing.svg().replace("</title>", f"</title>{_ALONE}", 1) + "\n"
+
+
+def check_first(app: Any) -> None:
+    """Warns if the picture of README.md is not the one that is drawn here."""
+    if not FIRST.exists() or FIRST.read_text("utf-8") != alone(first()):
+        _LOG.warning("%s is old: run python docs/tools/pictures.py", FIRST.name)
+
+
 DRAWINGS: dict[str, Callable[[], Drawing]] = {
     "architecture": architecture,
     "timeline": timeline,
     "contexts": contexts,
     "batches": batches,
+    "first": first,
 }
 
 
@@ -365,4 +493,9 @@ def setup(app: Any) -> dict[str, bool]:
     """Registers the extension."""
     app.add_directive("picture", Picture)
     app.connect("source-read", check_text)
+    app.connect("builder-inited", check_first)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+if __name__ == "__main__":
+    FIRST.write_text(alone(first()), encoding="utf-8")

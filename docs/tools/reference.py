@@ -1,7 +1,9 @@
-"""Sphinx extension: a page for each public module, from signatures and docstrings.
+"""Sphinx extension: a page for each public module and class, from their docstrings.
 
-The pages are written before Sphinx reads, into ``docs/reference/api``, which git
-ignores. The build fails if a public name is on none of them, or has no docstring.
+The page of a module is an overview: its classes in a table, and its functions,
+exceptions and values with all that there is to say. The pages are written before Sphinx
+reads, into ``docs/reference/api``, which git ignores. The build fails if a public name
+is on none of them, or has no docstring.
 """
 
 from __future__ import annotations
@@ -62,36 +64,97 @@ def _first_line(value: Any) -> str:
     return (inspect.getdoc(value) or "").partition("\n")[0]
 
 
+class _Names:
+    """The names of a module by what its page does with them."""
+
+    def __init__(self, name: str, module: types.ModuleType) -> None:
+        self.modules: list[str] = []
+        self.classes: list[str] = []
+        self.others: list[str] = []
+        self.aliases: list[str] = []
+        self.values: list[str] = []
+        for each in sorted(module.__all__):
+            self._add(name, each, getattr(module, each))
+
+    def _add(self, name: str, each: str, value: Any) -> None:
+        path, known = f"{name}.{each}", _canonical(name, each, value)
+        if isinstance(value, types.ModuleType) and value.__name__ in _modules():
+            said = f"- [`{path}`]({value.__name__}.md): {_first_line(value)}"
+            self.modules.append(said)
+        elif isinstance(value, types.ModuleType):
+            self.values.append(f"| `{path}` | the module `{value.__name__}` |")
+        elif known != path:
+            self.aliases.append(f"| `{path}` | {{py:obj}}`{known}` |")
+        elif _has_page(value):
+            self.classes.append(path)
+        elif inspect.isclass(value) or inspect.isroutine(value) or callable(value):
+            self.others += _directive(path, value)
+        else:
+            self.values.append(f"| `{path}` | `{value!r}` |")
+
+
+def _has_page(value: Any) -> bool:
+    """Returns whether it is a class with a page of its own.
+
+    Values of an enumeration and exceptions are a line or two on their module's page.
+    """
+    return (
+        inspect.isclass(value)
+        and not issubclass(value, enum.Enum | BaseException)
+        and value.__module__.partition(".")[0] == "unisono"
+    )
+
+
 def _page(name: str, module: types.ModuleType) -> str:
     """Returns the page of a module, in Markdown with directives of autodoc."""
     said = [f"# {name}", "", inspect.getdoc(module) or "", ""]
     said = [line.replace("``", "`") for line in said]
-    aliases, data, modules, directives = [], [], [], []
-    for each in sorted(module.__all__):
-        value, path = getattr(module, each), f"{name}.{each}"
-        known = _canonical(name, each, value)
-        if isinstance(value, types.ModuleType):
-            if value.__name__ in _modules():
-                modules.append(
-                    f"- [`{path}`]({value.__name__}.md): {_first_line(value)}"
-                )
-            else:
-                data.append(f"| `{path}` | the module `{value.__name__}` |")
-        elif known != path:
-            aliases.append(f"| `{path}` | {{py:obj}}`{known}` |")
-        elif inspect.isclass(value) or inspect.isroutine(value) or callable(value):
-            directives += _directive(path, value)
-        else:
-            data.append(f"| `{path}` | `{value!r}` |")
-    if modules:
-        said += ["## Modules", "", *modules, ""]
-    if directives:
-        said += ["## Names", "", "````{eval-rst}", *directives, "````", ""]
-    if aliases:
-        said += ["## Further names", "", "| name | is |", "| --- | --- |", *aliases, ""]
-    if data:
-        said += ["## Values", "", "| name | is |", "| --- | --- |", *data, ""]
+    names = _Names(name, module)
+    if names.modules:
+        said += ["## Modules", "", *names.modules, ""]
+    if names.classes:
+        said += ["## Classes", "", "| class | what it is |", "| --- | --- |"]
+        for path in names.classes:
+            told = _first_line(getattr(module, path.rpartition(".")[2]))
+            told = told.replace("``", "`").replace("|", r"\|")
+            said.append(f"| [`{path.rpartition('.')[2]}`]({path}.md) | {told} |")
+        said += ["", "```{toctree}", ":hidden:", "", *names.classes, "```", ""]
+    if names.others:
+        said += ["## Functions and other names", "", "````{eval-rst}"]
+        said += [*names.others, "````", ""]
+    if names.aliases:
+        said += ["## Further names", "", "| name | is |", "| --- | --- |"]
+        said += [*names.aliases, ""]
+    if names.values:
+        said += ["## Values", "", "| name | is |", "| --- | --- |", *names.values, ""]
     return "\n".join(said)
+
+
+def _class_pages(name: str, module: types.ModuleType) -> Iterator[tuple[str, str]]:
+    """Yields the name and the text of the page of each class of a module."""
+    for path in _Names(name, module).classes:
+        short = path.rpartition(".")[2]
+        cls = getattr(module, short)
+        said = [f"# {short}", "", f"In [`{name}`]({name}.md).", ""]
+        said += ["````{eval-rst}", *_directive(path, cls), "````", ""]
+        inherited = list(_inherited(cls))
+        if inherited:
+            said += ["## Inherited", "", *inherited, ""]
+        yield f"{path}.md", "\n".join(said)
+
+
+def _inherited(cls: type) -> Iterator[str]:
+    """Yields a line for each public base class, with the members that it gives."""
+    told = {name for name in vars(cls) if not name.startswith("_")}
+    for base in cls.__mro__[1:]:
+        if base not in public_names.homes:
+            continue
+        where = _canonical(base.__module__, base.__qualname__, base)
+        names = [name for name in _members(base) if name not in told]
+        told |= set(names)
+        if names:
+            links = ", ".join(f"{{py:obj}}`{n} <{where}.{n}>`" for n in names)
+            yield f"- From {{py:obj}}`{where}`: {links}"
 
 
 def _directive(path: str, value: Any) -> list[str]:
@@ -139,6 +202,8 @@ def write_pages(app: Any) -> None:
     """Writes the page of each public module, and removes those of former ones."""
     HERE.mkdir(parents=True, exist_ok=True)
     pages = {f"{name}.md": _page(name, module) for name, module in _modules().items()}
+    for name, module in _modules().items():
+        pages.update(_class_pages(name, module))
     rows = "\n".join(
         f"| [`{name}`]({name}.md) | {_first_line(module).replace('``', '`')} |"
         for name, module in _modules().items()

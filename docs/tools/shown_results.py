@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import json
 import pathlib
 from typing import Any
 
 import blocks
+import pictures
 import run_pages
 import terminal
 from sphinx.util import logging
@@ -47,6 +49,16 @@ def _show(lines: list[str], block: blocks.Block, result: dict[str, str]) -> None
     if "html" in result:
         shown = ["", "```{raw} html", '<div class="shown-html" tabindex="0">']
         shown += [*result["html"].splitlines(), "</div>", "```"]
+        lines[closing + 1 : closing + 1] = [indent + line for line in shown]
+    if "curves" in result:
+        axis = block.settings.get("axis", "step")
+        drawn = pictures.losses(json.loads(result["curves"]), axis).svg()
+        shown = [
+            "",
+            "```{raw} html",
+            f'<div class="picture" tabindex="0">{drawn}</div>',
+        ]
+        shown += ["```"]
         lines[closing + 1 : closing + 1] = [indent + line for line in shown]
     if "picture" in result:
         drawn = terminal.draw(result["command"], result["picture"])
