@@ -27,6 +27,19 @@ EXPECTED = {
         [0.64676356, 1.050701, 1.050701, 1.050701],
         [1, 1, 1, 1],
     ),
+    "sign": (lambda x, y: tf.sign(x) + y, [0, 0, 0, 0], [1, 1, 1, 1]),
+    "pow": (tf.pow, [-1, np.nan, 1, 2], [0, 0, 1.3862944, 0]),
+    "pow of constants": (
+        lambda x, y: tf.pow(x, 3.0) + tf.pow(2.0, y),
+        [3, 0, 12, 3],
+        [0.34657359, 0.6931472, 1.3862944, 2.7725887],
+    ),
+    "multiply_no_nan": (tf.math.multiply_no_nan, [-1, 0, 1, 2], [-1, 0, 2, 1]),
+    "multiply_no_nan by 0": (
+        lambda x, y: tf.math.multiply_no_nan(x, y - y),
+        [0, 0, 0, 0],
+        [0, 0, 0, 0],
+    ),
 }
 
 
@@ -56,3 +69,12 @@ def test_the_values_stay_those_of_jax():
     np.testing.assert_array_equal(compute(given), wanted)
     assert tf.abs(tf.constant([-2, 3])).tolist() == [2, 3]
     assert float(jax.grad(jax.grad(lambda x: tf.abs(x) * x))(3.0)) == 2.0
+
+
+def test_a_product_with_zero_has_the_gradient_of_tensorflow():
+    x, y = tf.constant([2.0, np.inf, np.nan]), tf.constant([0.0, 0.0, 3.0])
+    with tf.GradientTape() as tape:
+        tape.watch(y)
+        z = tf.math.multiply_no_nan(x, y)
+    np.testing.assert_array_equal(z, [0, 0, np.nan])
+    assert float(tape.gradient(z, y)[0]) == 2.0

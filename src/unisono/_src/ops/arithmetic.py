@@ -121,7 +121,7 @@ def pow(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
         raise errors.InvalidArgumentError(
             "Integers to negative integer powers are not allowed."
         )
-    return jnp.power(x, y)
+    return kinks.power(x, y)
 
 
 @array_function("maximum", "math.maximum")
@@ -244,7 +244,7 @@ def negative(x: TensorLike, name: str | None = None) -> jax.Array:
 @array_function("sign", "math.sign")
 def sign(x: TensorLike, name: str | None = None) -> jax.Array:
     """Returns -1, 0 or 1 for the sign of each element."""
-    return elementwise.apply_unary("sign", jnp.sign, x, kinds.SIGNED)
+    return elementwise.apply_unary("sign", kinks.sign, x, kinds.SIGNED)
 
 
 @array_function("square", "math.square")

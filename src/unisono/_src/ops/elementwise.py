@@ -194,7 +194,10 @@ def add_n(name: str, inputs: Sequence[TensorLike]) -> jax.Array:
 
 def multiply_no_nan(x: jax.Array, y: jax.Array) -> jax.Array:
     """Returns the product, which is 0 where `y` is 0."""
-    return jnp.where(y == 0, jnp.zeros((), x.dtype), x * y)
+    # The product of a zero that is not a constant: as in TensorFlow the gradient of
+    # `y` is `x` there, too.
+    safe = jnp.where((y == 0) & ~jnp.isfinite(x), jnp.zeros((), x.dtype), x)
+    return safe * y
 
 
 def divide_no_nan(x: jax.Array, y: jax.Array) -> jax.Array:
