@@ -146,6 +146,97 @@ def test_sharded_programs_give_the_numbers_of_mirrored_ones(
         np.testing.assert_allclose(own, other, rtol=limit, atol=limit / 10)
 
 
+# Sums of gradients between two updates.
+
+
+class Accumulating:
+    """A step of two layers that is applied at each third call."""
+
+    def __init__(self, optimizer, replicas, **options):
+        names = machine.names(replicas)
+        self.strategy = tf.distribute.MirroredStrategy(names, **options)
+        rng = np.random.default_rng(3)
+        with self.strategy.scope():
+            shapes = [(WIDTH, 40), (40,), (40, WIDTH)]
+            values = [(rng.normal(size=s) / 4).astype(np.float32) for s in shapes]
+            self.weights = [tf.Variable(x) for x in values]
+            self.optimizer = tf.optimizers.Optimizer(
+                OPTIMIZERS[optimizer](), self.weights, accumulate_steps=3
+            )
+        self.saved = tf.train.Checkpoint(weights=self.weights, optimizer=self.optimizer)
+        self.compiled = tf.function(self.step)
+
+    def replica(self, x):
+        first, bias, second = self.weights
+
+        def loss():
+            return jnp.sum((jnp.tanh(x @ first + bias) @ second) ** 2) / 16
+
+        value, gradients = tf.value_and_grad(loss, self.weights)()
+        self.optimizer.apply_gradients(zip(gradients, self.weights, strict=True))
+        return value
+
+    def step(self, x):
+        found = self.strategy.run(self.replica, args=(x,))
+        return self.strategy.reduce("SUM", found, axis=None)
+
+    def call(self, rows):
+        """Make one call with all rows, of which replicas get as many as they can."""
+        count = self.strategy.num_replicas_in_sync
+        own = [jnp.asarray(x) for x in np.array_split(rows, count)]
+        return self.compiled(tf.distribute.PerReplica(own) if count > 1 else own[0])
+
+    def state(self):
+        every = [*self.weights, *self.optimizer.variables]
+        return [np.asarray(v.numpy(), np.float64) for v in every]
+
+
+def parts_of_sums(run):
+    """The bytes of each sum on each device, and those of its variable."""
+    found = []
+    for v in [*run.weights, *run.optimizer.variables[-5:-2]]:
+        shards = v.state_cell.array.addressable_shards
+        found.append({s.data.nbytes for s in shards})
+    return found[3:], found[:3]
+
+
+@tries(3)
+@hypothesis.given(
+    optimizer=st.sampled_from(["sgd", "adam", "lamb", "adafactor"]),
+    replicas=st.sampled_from([1, 2, 3, 4, 5, 6, 7, 8]),
+    others=st.sampled_from([1, 2, 3, 5, 8]),
+    state=st.sampled_from(["sharded", "mirrored"]),
+    calls=st.integers(1, 5),
+    rows=st.sampled_from([8, 11, 12, 15]),
+)
+@hypothesis.example(
+    optimizer="lamb", replicas=8, others=5, state="sharded", calls=4, rows=11
+)
+@hypothesis.example(
+    optimizer="adam", replicas=3, others=2, state="mirrored", calls=2, rows=12
+)
+def test_sums_of_gradients_are_split_saved_and_restored(
+    tmp_path_factory, optimizer, replicas, others, state, calls, rows
+):
+    batches = np.random.default_rng(5).normal(size=(7, rows, WIDTH)).astype(np.float32)
+    sharded = {"state": "sharded", "shard_above": 8}
+    wanted = Accumulating(optimizer, 1)
+    found = Accumulating(optimizer, replicas, **sharded)
+    for batch in batches[:calls]:
+        wanted.call(batch)
+        found.call(batch)
+    sums, weights = parts_of_sums(found)
+    assert sums == weights
+    path = found.saved.save(str(tmp_path_factory.mktemp("saved") / "state"))
+    resumed = Accumulating(optimizer, others, **(sharded if state == "sharded" else {}))
+    resumed.saved.restore(path).assert_consumed()
+    for batch in batches[calls:]:
+        wanted.call(batch)
+        resumed.call(batch)
+    for own, other in zip(resumed.state(), wanted.state(), strict=True):
+        np.testing.assert_allclose(own, other, rtol=5e-5, atol=5e-6)
+
+
 # Keras' own step, under `fit`.
 
 

@@ -394,6 +394,28 @@ def test_a_step_that_only_accumulates_reduces_nothing():
     assert reductions(step) == ([0, 3], True)
 
 
+@pytest.mark.feature("V04")
+@pytest.mark.needs_devices(4)
+def test_a_step_with_split_sums_holds_no_whole_sum():
+    names = [f"CPU:{i}" for i in range(4)]
+    s = unisono.distribute.MirroredStrategy(names, state="sharded", shard_above=8)
+    v = variable(s, jnp.ones([16, 8]))
+    optimizer = make(s, optax.adam(0.1), v, accumulate_steps=4)
+
+    @unisono.function
+    def step():
+        s.run(lambda: optimizer.apply([jnp.ones(v.shape) * number()]))
+
+    text = step.lowered().as_text()
+    assert text.count("stablehlo.reduce_scatter") == 1
+    assert "all_gather" not in text and "all_reduce" not in text
+    step()
+    (total,) = [x for x in optimizer.variables if "sum" in x.name]
+    shards = total.state_cell.array.addressable_shards
+    assert {x.data.shape for x in shards} == {(4, 8)}
+    np.testing.assert_array_equal(total.numpy(), np.full([16, 8], sum(numbers(4))))
+
+
 @pytest.mark.feature("V08")
 @pytest.mark.parametrize("how", EXECUTIONS)
 def test_a_custom_training_loop_with_everything_in_it(how):

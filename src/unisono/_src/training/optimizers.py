@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from unisono._src.execution import contexts, function, gradient_tape, sharded_update
 from unisono._src.execution.gradient_tape import GradientTape
@@ -17,11 +16,9 @@ from unisono._src.foundation import ambient
 from unisono._src.foundation.options import (
     ReduceOp,
     VariableAggregation,
-    VariableSynchronization,
 )
 from unisono._src.machines import partition
 from unisono._src.state import (
-    assignment,
     description,
     frames,
     remote_state,
@@ -30,9 +27,8 @@ from unisono._src.state import (
 )
 from unisono._src.state.variables import Variable
 from unisono._src.strategies.base import Strategy
-from unisono._src.training import gradient_taps, part_updates
+from unisono._src.training import accumulation, gradient_taps, part_updates
 from unisono._src.training.part_updates import Gradient
-from unisono._src.values import collectives
 from unisono._src.values.array_operators import find_own_variable
 from unisono._src.values.indexed_slices import IndexedSlices, concatenate
 
@@ -154,12 +150,26 @@ class Optimizer:
             raise ValueError(
                 f"Expected accumulate_steps >= 1, received {accumulate_steps}."
             )
-        self._every = accumulate_steps
-        self._sums: list[Variable] = []
-        self._count: Variable | None = None
-        self._given: Variable | None = None
-        if accumulate_steps > 1:
-            self._make_accumulators()
+        self._accumulation = self._make_accumulation(accumulate_steps)
+
+    def _make_accumulation(self, steps: int) -> accumulation.Accumulation | None:
+        """Returns what adds gradients up; None if each call makes an update.
+
+        Raises:
+            ValueError: the variables are on parameter servers.
+        """
+        if steps == 1:
+            return None
+        if self._servers is not None:
+            raise ValueError(
+                "accumulate_steps is for replicas that compute together. Workers of a "
+                "ParameterServerStrategy do not: average gradients in the scheduled "
+                "function, over several batches."
+            )
+        update = accumulation.Update(
+            self._shared_cells, self._change, self._find_owners
+        )
+        return accumulation.Accumulation(steps, self.name, self._variables, update)
 
     def _init(self, values: Sequence[jax.Array]) -> optax.OptState:
         """Returns Optax's first state for the values of all variables."""
@@ -174,7 +184,7 @@ class Optimizer:
         cells = [v.state_cell for v in self._variables]
         placement = ambient.current().placement
         source = frames.frame()
-        if _is_local():
+        if accumulation.is_local():
             # A replica sees the variables whole; storing the state splits it.
             return self._init([source.copy(c, 0) for c in cells])
         if all(c.split is None for c in cells) or placement is None:
@@ -200,41 +210,6 @@ class Optimizer:
         ]
         targets = jax.tree.unflatten(treedef, found)
         return jax.jit(self._init, out_shardings=targets)(params)
-
-    def _make_accumulators(self) -> None:
-        """Makes the variables that hold gradients between two updates.
-
-        Raises:
-            ValueError: the variables are on parameter servers.
-        """
-        if self._servers is not None:
-            raise ValueError(
-                "accumulate_steps is for replicas that compute together. Workers of a "
-                "ParameterServerStrategy do not: average gradients in the scheduled "
-                "function, over several batches."
-            )
-        # Each replica adds to its own copy, without communication, until the update.
-        self._sums = [
-            Variable(
-                jnp.zeros(v.shape, v.dtype),
-                name=f"{self.name}/sum_{i}",
-                synchronization=VariableSynchronization.ON_READ,
-                aggregation=VariableAggregation.SUM,
-            )
-            for i, v in enumerate(self._variables)
-        ]
-        self._count, self._given = (
-            Variable(
-                first,
-                trainable=False,
-                name=f"{self.name}/{name}",
-                aggregation=VariableAggregation.ONLY_FIRST_REPLICA,
-            )
-            for name, first in (
-                ("accumulated", jnp.zeros((), jnp.int32)),
-                ("given", jnp.zeros(len(self._variables), bool)),
-            )
-        )
 
     def __repr__(self) -> str:
         names = [v.name for v in self._variables]
@@ -264,8 +239,8 @@ class Optimizer:
         >>> [v.name for v in optimizer.variables]
         ['sgd/iterations:0', 'sgd/slot_0:0']
         """
-        counts = [v for v in (self._count, self._given) if v is not None]
-        return [self.iterations, *self._slots, *self._sums, *counts]
+        others = self._accumulation.variables if self._accumulation else []
+        return [self.iterations, *self._slots, *others]
 
     def _checkpoint_children(self) -> dict[str, Any]:
         """Returns the state by the names that it has in checkpoints."""
@@ -274,9 +249,8 @@ class Optimizer:
             # One entry for a variable, whatever its number of parts here.
             slots = self._servers.join_parts(slots)
         found: dict[str, Any] = {"iterations": self.iterations, "slots": slots}
-        if self._count is not None:
-            found |= {"accumulated": self._count, "sums": self._sums}
-            found["given"] = self._given
+        if self._accumulation is not None:
+            found |= self._accumulation.checkpoint_children()
         return found
 
     @property
@@ -328,10 +302,10 @@ class Optimizer:
         dense: list[Any] = [_sum_gradients(g, v, is_away) for g, v in pairs]
         given = tuple(bool(g) for g in gradients)
         gradient_taps.note(dense, self._variables, self.variables)
-        if self._every > 1:
-            self._accumulate(replica, dense, given)
+        if self._accumulation is not None:
+            self._accumulation.add(replica, dense, given)
         elif replica is None or frame.port is None or frame.port.is_alone:
-            self._run_update(dense, _find_idle(given))
+            self._run_update(dense, accumulation.find_idle(given))
         else:
             # `merge_call` is for a program's functions, which run once; this one may be
             # called again.
@@ -423,10 +397,10 @@ class Optimizer:
         self, strategy: Strategy, gradients: Arrays, given: Sequence[object]
     ) -> None:
         """Sums the gradients of all replicas and updates the variables."""
-        idle = _find_idle(given)
+        idle = accumulation.find_idle(given)
         # Split state first: each replica sums and updates its own parts (decision
         # 0017).
-        if _is_local() and self._update_parts(gradients, idle):
+        if accumulation.is_local() and self._update_parts(gradients, idle):
             return
         pairs = list(zip(gradients, self._variables, strict=True))
         reduced = strategy.extended.batch_reduce_to(ReduceOp.SUM, pairs)
@@ -451,7 +425,7 @@ class Optimizer:
         if self._servers is not None:
             self._servers.apply(self._change, cells, gradients, idle)
             return
-        old = [_read(target, c) for c in cells]
+        old = [accumulation.read(target, c) for c in cells]
         kept = set(self._find_owners(idle))
         new = self._change(old, gradients)
         for i, (cell, value) in enumerate(zip(cells, new, strict=True)):
@@ -511,75 +485,6 @@ class Optimizer:
                 new[i] = v.constraint(new[i])
         return [*new, *jax.tree.leaves(slots), old[-1] + 1]
 
-    # Accumulation.
-
-    def _accumulate(
-        self,
-        replica: contexts.ReplicaContext | None,
-        gradients: Arrays,
-        given: tuple[bool, ...],
-    ) -> None:
-        """Adds gradients to the sums of this replica, and updates if it is time."""
-        for total, gradient in zip(self._sums, gradients, strict=True):
-            if replica is not None:
-                total.assign_add(gradient, read_value=False)
-            else:
-                # Outside replica context a variable that sums its copies cannot be
-                # added to: the gradient goes to the first copy, and counts once.
-                assignment.change_copy(
-                    total.state_cell, 0, functools.partial(_add, gradient)
-                )
-        if replica is None:
-            self._run_finish(_find_idle(given))
-        else:
-            contexts.merge_replicas(
-                lambda _, marks: self._run_finish(_find_idle(marks)), (given,)
-            )
-
-    @functools.cached_property
-    def _run_finish(self) -> Callable[..., None]:
-        """`_finish` as a compiled function, which no other thread interrupts."""
-        return function.Function(self._finish)
-
-    def _finish(self, idle: tuple[int, ...]) -> None:
-        """Counts the call; at the last one, reduces the sums and updates."""
-        assert self._count is not None and self._given is not None
-        target = frames.frame()
-        cells = self._shared_cells()
-        local = _is_local()
-        old = [_read(target, c) for c in cells]
-        sums = [_read(target, v.state_cell) for v in self._sums]
-        count = _read(target, self._count.state_cell) + 1
-        is_last = count >= self._every
-        now = np.isin(range(len(self._variables)), idle, invert=True)
-        given = _read(target, self._given.state_cell) | now
-        # Only variables without a gradient now can have had none in all calls.
-        owners = self._find_owners(idle)
-
-        def apply(old: Arrays, sums: Arrays) -> tuple[Arrays, object]:
-            totals = [
-                _reduce_sum(v.state_cell, s, local)
-                for v, s in zip(self._sums, sums, strict=True)
-            ]
-            new = self._change(old, totals)
-            for i, owner in owners.items():
-                new[i] = jnp.where(given[owner], new[i], old[i])
-            return new, jax.tree.map(jnp.zeros_like, (sums, count, given))
-
-        def keep(old: Arrays, sums: Arrays) -> tuple[Arrays, object]:
-            return list(old), (list(sums), count, given)
-
-        # In a program the count is not known yet, so both branches become part of it.
-        if target.is_compiled:
-            new, rest = jax.lax.cond(is_last, apply, keep, old, sums)
-        else:
-            new, rest = (apply if bool(is_last) else keep)(old, sums)
-        for cell, value in zip(cells, new, strict=True):
-            target.set_whole(cell, jnp.asarray(value, cell.dtype))
-        accumulated = [*self._sums, self._count, self._given]
-        for v, value in zip(accumulated, jax.tree.leaves(rest), strict=True):
-            target.set_whole(v.state_cell, value)
-
 
 def _sharding_of(
     x: jax.ShapeDtypeStruct, placement: storage.Placement, name: str
@@ -592,31 +497,6 @@ def _sharding_of(
     return partition.sharding(topology, split)
 
 
-def _read(source: frames.StateFrame, cell: storage.Cell) -> jax.Array:
-    """Returns the stored value of a cell; of one copy, on its replica's device."""
-    return source.copy(cell, 0) if cell.copies == 1 else source.whole(cell)
-
-
-def _is_local() -> bool:
-    """Whether the code is in a program that each device runs for its own replica."""
-    port = ambient.current().port
-    return port is not None and port.is_spmd
-
-
-def _add(gradient: jax.Array, old: jax.Array) -> jax.Array:
-    return jnp.asarray(old + gradient, old.dtype)
-
-
-def _reduce_sum(cell: storage.Cell, value: jax.Array, local: bool) -> jax.Array:
-    """Returns the sum over the replicas of the gradients that each accumulated."""
-    if cell.copies == 1 or not cell.is_stacked:
-        return value
-    if local:
-        total: jax.Array = collectives.reduce_local(ReduceOp.SUM, value, cell.copies)
-        return total
-    return jnp.sum(value, axis=0)
-
-
 @final
 class _Leaf:
     """Holds a variable in Optax's state, so that JAX takes it for one leaf."""
@@ -626,16 +506,6 @@ class _Leaf:
 
     def __repr__(self) -> str:
         return repr(self.variable)
-
-
-def _find_idle(given: Sequence[object]) -> tuple[int, ...]:
-    """Returns the positions of the variables without a gradient on any replica.
-
-    Args:
-        given: for each variable whether it has one; `PerReplica` if replicas differ.
-    """
-    every = [getattr(g, "values", (g,)) for g in given]
-    return tuple(i for i, marks in enumerate(every) if not any(marks))
 
 
 def _sum_gradients(
