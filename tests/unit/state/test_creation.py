@@ -1,8 +1,10 @@
 """Making variables: values, origins and who else has a say."""
 
 import inspect
+import logging
 from functools import partial
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -273,3 +275,29 @@ def test_a_creator_scope_left_before_a_scope_inside_it_leaves_nothing_behind():
     scope.__exit__(None, None, None)
     assert not unisono.distribute.has_strategy()
     assert unisono.Variable(1.0).trainable
+
+
+@pytest.mark.needs_devices(4)
+def test_layers_that_differ_in_a_seed_share_the_program_of_first_values(caplog):
+    names = [f"CPU:{i}" for i in range(4)]
+    s = unisono.distribute.MirroredStrategy(names, state="sharded", shard_above=8)
+    # An array of the program is no seed: it stays a constant.
+    table = jnp.arange(160.0).reshape(8, 20)
+
+    def make(strategy):
+        keys = [jax.random.key(i) for i in range(5)]
+        firsts = [partial(jax.random.normal, key, (8, 52)) for key in keys]
+        firsts += [lambda: table + 1, lambda: jnp.ones((8, 52)), lambda: -table]
+        with strategy.scope():
+            return [unisono.Variable(f) for f in firsts]
+
+    with jax.log_compiles(), caplog.at_level(logging.WARNING):
+        found = make(s)
+    # Of the keys, of the ones, and of each program with an array.
+    done = [r.message for r in caplog.records if "Finished XLA comp" in r.message]
+    assert len([m for m in done if "compute_with" in m or "lambda" in m]) == 4
+    for own, other in zip(found, make(mirrored(2)), strict=True):
+        np.testing.assert_array_equal(own.numpy(), other.numpy())
+    assert {x.data.shape for x in found[0].state_cell.array.addressable_shards} == {
+        (8, 13)
+    }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -202,22 +203,59 @@ def _compute_program(
     closed: Any, placement: storage.Placement, name: str | None
 ) -> jax.Array:
     """Returns the result of a traced function, cut over the devices if it is large."""
+    consts, jaxpr = closed.consts, closed.jaxpr
 
-    def compute() -> jax.Array:
-        (found,) = jax.core.eval_jaxpr(closed.jaxpr, closed.consts)
+    def compute_with(*consts: jax.Array) -> jax.Array:
+        (found,) = jax.core.eval_jaxpr(jaxpr, consts)
         return found  # type: ignore[no-any-return]
 
     (aval,) = closed.out_avals
     target = _target_sharding(aval.shape, placement, name)
     if target is None or jnp.issubdtype(aval.dtype, jax.dtypes.prng_key):
-        return compute()
-    program = jax.jit(compute, out_shardings=target)
+        return compute_with(*consts)
+    if not placement.topology.is_spread and all(map(_is_small, consts)):
+        given = jax.device_put(list(consts), placement.topology.replicated_sharding)
+        return _find_program(compute_with, given, target)(*given)
+    program = jax.jit(lambda: compute_with(*consts), out_shardings=target)
     if placement.topology.is_spread and not _is_same_program(placement, program, name):
         # Other random numbers, for instance. The cell takes worker 0's.
         with _host_context():
-            return collectives.release(compute())
+            return collectives.release(compute_with(*consts))
     parts: jax.Array = program()
     return parts
+
+
+def _is_small(const: jax.Array) -> bool:
+    """Whether a constant may be an input of a program: a seed, for instance."""
+    return not isinstance(const, jax.core.Tracer) and const.size <= 64
+
+
+def _find_program(
+    compute: Callable[..., jax.Array],
+    given: Sequence[jax.Array],
+    target: jax.sharding.Sharding,
+) -> Callable[..., jax.Array]:
+    """Returns a compiled function; the same one for all layers that differ in a seed.
+
+    Args:
+        compute: the function.
+        given: its arguments, on all devices.
+        target: how its result lies on the devices.
+    """
+    program = jax.jit(compute, out_shardings=target)
+    # The text has all constants that are no arguments.
+    known = _known_programs(program.lower(*given).as_text(), target)
+    known.append(program)
+    del known[1:]
+    return known[0]
+
+
+@functools.lru_cache(maxsize=64)
+def _known_programs(
+    text: str, target: jax.sharding.Sharding
+) -> list[Callable[..., jax.Array]]:
+    """Returns the programs of this text that were made before, one at most."""
+    return []
 
 
 def _is_same_program(
