@@ -1,4 +1,7 @@
 import itertools
+import pathlib
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -126,3 +129,45 @@ def test_a_step_after_a_restore_updates_the_new_values(tmp_path):
     step()
     assert np.allclose(new[0].numpy(), wanted[0] + 1.0)
     assert isinstance(new[0].state_cell.array, jax.Array)
+
+
+# Prints by how many megabytes a restore of four parts of 33.6 MB grew the process.
+CHILD = """
+import ctypes, pathlib, sys
+import unisono as tf
+tf.config.set_virtual_devices(4)
+import jax.numpy as jnp
+import numpy as np
+
+def status(name):
+    text = pathlib.Path("/proc/self/status").read_text()
+    return int(text.partition(name + ":")[2].split()[0]) / 1024
+
+names = [f"CPU:{i}" for i in range(4)]
+with tf.distribute.MirroredStrategy(names, state="sharded").scope():
+    new = tf.Variable(lambda: jnp.zeros((4096, 8192)))
+new.state_cell.array.block_until_ready()
+# What is loaded on first use, and what has been freed, is not to be counted.
+small = tf.train.Checkpoint(v=tf.Variable(1.0))
+small.read(small.write(sys.argv[1] + "-small"))
+ctypes.CDLL(None).malloc_trim(0)
+pathlib.Path("/proc/self/clear_refs").write_text("5")
+before = status("VmRSS")
+tf.train.Checkpoint(v=new).read(sys.argv[1]).assert_consumed()
+print(status("VmHWM") - before)
+numbers = np.arange(4096 * 8192, dtype="f4").reshape(4096, 8192)
+parts = new.state_cell.array.addressable_shards
+assert all(np.array_equal(s.data, numbers[s.index]) for s in parts)
+"""
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/clear_refs").exists(), reason="Linux")
+def test_a_restore_of_one_large_chunk_takes_two_parts_and_a_little(tmp_path):
+    numbers = np.arange(4096 * 8192, dtype="f4").reshape(4096, 8192)
+    with tf.distribute.MirroredStrategy(machine.names(1)).scope():
+        path = tf.train.Checkpoint(v=tf.Variable(numbers)).write(tmp_path / "c")
+    command = [sys.executable, "-c", CHILD, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    # One part that is read, one that is kept in memory, and what threads keep.
+    assert float(done.stdout) < 2 * 33.6 + 25

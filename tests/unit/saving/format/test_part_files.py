@@ -34,7 +34,7 @@ def limits(request, monkeypatch):
     """Small blocks; and chunks that count as large, or none."""
     monkeypatch.setattr(part_files, "_AT_ONCE_BYTES", 300)
     if request.param == "by ranges of bytes":
-        monkeypatch.setattr(part_files, "_LARGE_CHUNK_BYTES", 16)
+        monkeypatch.setattr(part_files, "_RANGE_BYTES", 16)
 
 
 @pytest.mark.parametrize(("shape", "axis", "count"), CASES)

@@ -23,8 +23,9 @@ from unisono._src.saving.format.manifest import Entry
 _CHUNK_BYTES = 1 << 24
 # The bytes that are given to TensorStore, or asked for, at once; it may copy them.
 _AT_ONCE_BYTES = 1 << 23
-# A larger chunk is not read as a whole.
-_LARGE_CHUNK_BYTES = 1 << 26
+# A larger chunk is read by ranges of bytes, so many at once. Each thread of TensorStore
+# keeps memory of this size when it is done.
+_RANGE_BYTES = 1 << 20
 
 # A part of an array: where it begins and ends on each axis.
 Part: TypeAlias = tuple[tuple[int, int], ...]
@@ -141,7 +142,7 @@ def read(directory: pathlib.Path, entry: Entry, opened: Any, part: Part) -> np.n
     chunks = tuple(opened.chunk_layout.read_chunk.shape)
     size = int(np.prod(chunks)) * target.itemsize
     try:
-        if size > _LARGE_CHUNK_BYTES and _is_plain(directory, entry):
+        if size > _RANGE_BYTES and _is_plain(directory, entry):
             _read_bytes(directory, entry, chunks, part, target)
         else:
             _read_blocks(opened, chunks, part, target)
@@ -189,30 +190,44 @@ def _read_bytes(
     part: Part,
     target: np.ndarray,
 ) -> None:
-    """Reads a part from the bytes of large chunks, some rows of a chunk at a time."""
+    """Reads a part from the bytes of large chunks, a few at a time."""
     store = _open(directory, entry)
-    row = int(np.prod(chunks[1:])) * target.itemsize
-    count = max(1, _AT_ONCE_BYTES // row)
-    begin = [start for start, _ in part]
-    pairs = zip(part, chunks, strict=True)
+    sizes = [
+        int(np.prod(chunks[i + 1 :])) * target.itemsize for i in range(len(chunks))
+    ]
+    # Neighbours along this axis are read together, with all that is below them.
+    axis = next(i for i, size in enumerate(sizes) if size <= _RANGE_BYTES)
+    for number, block in _chunk_blocks(part, chunks, axis, _RANGE_BYTES // sizes[axis]):
+        place = _move(block, [-n * c for n, c in zip(number, chunks, strict=True)])
+        begin = sum(s.start * n for s, n in zip(place, sizes[: axis + 1], strict=False))
+        end = begin + (place[axis].stop - place[axis].start) * sizes[axis]
+        key = ".".join(map(str, number))
+        data = store.read(key, byte_range=slice(begin, end)).result().value
+        rows = np.frombuffer(data, target.dtype).reshape(-1, *chunks[axis + 1 :])
+        found = target[_move(block, [-start for start, _ in part])]
+        found[...] = rows[(slice(None), *place[axis + 1 :])].reshape(found.shape)
+
+
+def _chunk_blocks(
+    part: Part, chunks: Sequence[int], axis: int, count: int
+) -> Iterator[tuple[tuple[int, ...], list[slice]]]:
+    """Yields the number of a chunk, and a block that it has in common with a part.
+
+    A block has one element along the axes before `axis`, and at most `count` along it.
+    """
+    pairs = list(zip(part, chunks, strict=True))
     numbers = [range(start // c, -(-stop // c)) for (start, stop), c in pairs]
+    steps = [1] * axis + [count]
     for number in itertools.product(*numbers):
-        # What the chunk and the part have in common, counted in the whole array.
-        least = [n * c for n, c in zip(number, chunks, strict=True)]
-        own, *others = (
-            slice(max(a, at), min(b, at + c))
-            for (a, b), at, c in zip(part, least, chunks, strict=True)
-        )
-        inner = _move(others, [-at for at in least[1:]])
-        outer = _move(others, [-at for at in begin[1:]])
-        for first in range(own.start, own.stop, count):
-            stop = min(first + count, own.stop)
-            span = slice((first - least[0]) * row, (stop - least[0]) * row)
-            key = ".".join(map(str, number))
-            data = store.read(key, byte_range=span).result().value
-            rows = np.frombuffer(data, target.dtype).reshape(-1, *chunks[1:])
-            where = slice(first - begin[0], stop - begin[0])
-            target[(where, *outer)] = rows[(slice(None), *inner)]
+        common = [
+            range(max(a, n * c), min(b, n * c + c))
+            for ((a, b), c), n in zip(pairs, number, strict=True)
+        ]
+        below = [slice(r.start, r.stop) for r in common[axis + 1 :]]
+        firsts = zip(common, steps, strict=False)
+        for first in itertools.product(*(r[::step] for r, step in firsts)):
+            ends = zip(first, steps, common, strict=False)
+            yield number, [*(slice(a, min(a + n, r.stop)) for a, n, r in ends), *below]
 
 
 def _move(block: Sequence[slice], by: Sequence[int]) -> tuple[slice, ...]:
