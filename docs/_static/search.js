@@ -91,8 +91,9 @@
       // A page that is about nothing else comes first.
       if (!entry.place) score *= 1 + 0.6 * entry.titled.filter((word) => asked.includes(word)).length / Math.max(1, entry.titled.length);
       if (/^(decisions\/|changelog|contributing|security|reference\/api\/unisono\.compat)/.test(entry.page)) score *= 0.6;
-      // A class has a page of its own; pages that explain come before it.
-      else if (entry.page.startsWith("reference/api/")) score *= 0.85;
+      // A class has a page of its own; pages that explain come before it. A question of
+      // several words is about a task, not about a name.
+      else if (entry.page.startsWith("reference/api/")) score *= /\s/.test(phrase) ? 0.7 : 0.85;
       const kept = best.get(entry.page);
       if (!kept || kept.score < score) best.set(entry.page, { entry, score });
     }

@@ -51,6 +51,10 @@ _PICTURED = (
 )
 # Findings of axe that fail the check.
 _SERIOUS = ("serious", "critical")
+_SCREEN = {"width": 1400, "height": 1000}
+# The first words of blocks of code, titles and tables that do not fit their places.
+_CUT_OFF = """selector => [...document.querySelectorAll(selector)].filter(
+  e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent.trim().slice(0, 40))"""
 # Whether anything makes the page wider than the window.
 _IS_WIDER = "() => document.documentElement.scrollWidth > window.innerWidth"
 
@@ -162,6 +166,21 @@ def check_narrow(site: Site) -> Iterator[str]:
         tab.goto(site.url(page))
         if tab.evaluate(_IS_WIDER):
             yield f"{page}: wider than {_PHONE['width']} pixels"
+        for words in tab.evaluate(_CUT_OFF, "h1, h2"):
+            yield f"{page}: the title {words!r} is cut off"
+    tab.context.close()
+
+
+def check_wide(site: Site) -> Iterator[str]:
+    """No code, output or table is cut off at 1,400 pixels."""
+    tab = site.open(size=_SCREEN)
+    for page in site.pages:
+        if page.startswith(("decisions/", "changelog")):
+            continue
+        tab.goto(site.url(page))
+        cut = ".bd-article pre, .bd-article .pst-scrollable-table-container"
+        for words in tab.evaluate(_CUT_OFF, cut):
+            yield f"{page}: {words!r} is cut off"
     tab.context.close()
 
 
@@ -297,6 +316,7 @@ def take_screenshots(site: Site, folder: pathlib.Path) -> None:
 CHECKS: tuple[Callable[[Site], Iterator[str]], ...] = (
     check_pages,
     check_narrow,
+    check_wide,
     check_search,
     check_search_box,
     check_menus,

@@ -5,6 +5,7 @@
 """
 
 import contextlib
+import re
 
 import jax.numpy as jnp
 import numpy as np
@@ -265,7 +266,8 @@ CELLS = {
 def render():
     """Returns the table as Markdown."""
     rows = [*FEATURES, "several workers", "sharded state"]
-    heads = ["", *STRATEGIES]
+    # With spaces, so that the heads of narrow columns can break.
+    heads = ["", *(re.sub("(?<=[a-z])(?=[A-Z])", " ", name) for name in STRATEGIES)]
     lines = [heads, ["---"] * len(heads)]
     lines += [[row, *(CELLS.get((row, s), YES) for s in STRATEGIES)] for row in rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
