@@ -297,7 +297,11 @@ class ThreadLocals:
 
     def make_blank(self) -> ThreadLocals:
         """Return the contents that the same objects have in a new thread."""
-        return ThreadLocals(self.objects, [{} for _ in self.objects])
+        blank = [
+            {name: type(x)() for name, x in held.items() if type(x) in (list, dict)}
+            for held in self.objects
+        ]
+        return ThreadLocals(self.objects, blank)
 
     def apply(self) -> None:
         """Give the objects these contents again."""
@@ -309,13 +313,19 @@ class ThreadLocals:
 
 
 def _copy(contents: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    # Libraries use lists as stacks, which change in place; all else they replace.
+    # Libraries use lists as stacks, and dicts of them, which change in place; all else
+    # they replace. Subclasses of dict are counters, which all replicas share.
     copies = []
     for held in contents:
         copied = dict(held)
         for name, value in held.items():
             if isinstance(value, list):
                 copied[name] = list(value)
+            elif type(value) is dict:
+                copied[name] = {
+                    key: list(x) if isinstance(x, list) else x
+                    for key, x in value.items()
+                }
         copies.append(copied)
     return copies
 

@@ -45,3 +45,33 @@ def test_a_model_trains_in_a_loop_of_its_own_and_no_update_is_lost():
     for new, old, slope in zip(found, (first, 0.0), slopes, strict=True):
         wanted = old - 0.1 * 9.049 * slope * (0.5 / norm)
         np.testing.assert_allclose(new, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("wrap", [unisono.function, lambda fn: fn])
+def test_state_that_is_assigned_where_replicas_meet_in_a_gradient_is_kept(wrap):
+    class Model(nnx.Module):
+        def __init__(self):
+            self.scale = nnx.Param(jnp.ones(()))
+            self.total = nnx.BatchStat(jnp.zeros(()))
+
+        def __call__(self, x):
+            context = unisono.distribute.get_replica_context()
+            self.total[...] = context.all_reduce("SUM", jnp.sum(x))
+            return self.scale[...] * x / self.total[...]
+
+    strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        model = Model()
+
+    @wrap
+    def step(batch):
+        def replica_step(x):
+            return nnx.grad(lambda model: jnp.sum(model(x)))(model).scale[...]
+
+        return strategy.reduce("SUM", strategy.run(replica_step, (batch,)), axis=None)
+
+    x = np.arange(5, dtype="float32")
+    data = unisono.data.Dataset.from_tensor_slices(x).batch(5)
+    (gradient,) = map(step, strategy.experimental_distribute_dataset(data))
+    assert float(gradient) == pytest.approx(1.0)
+    assert float(model.total[...]) == 10.0

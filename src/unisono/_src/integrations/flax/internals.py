@@ -24,7 +24,12 @@ NAMES: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "graphs": (
         ("flax.nnx.graphlib", "flax.nnx.graph"),
-        "`unflatten` fills objects with values",
+        "`unflatten` fills objects with values; `GRAPH_CONTEXT` has what a "
+        "transformation such as `nnx.grad` is doing",
+    ),
+    "normalization": (
+        ("flax.nnx.nn.normalization",),
+        "`_compute_stats` finds the statistics of `BatchNorm`",
     ),
 }
 # The members of `nnx.Variable`, or of its class, and what they are needed for.
@@ -77,6 +82,11 @@ def check_version() -> None:
     """Raise `RuntimeError` if the variables of this Flax cannot be patched."""
     is_fit = hasattr(VARIABLE_CLASS, "_variable_meta_call")
     attribute_patches.check_version("Flax", flax, _OLDEST, is_fit)
+
+
+def thread_locals() -> tuple[object, ...]:
+    """Return the object in which Flax has the state of transformations per thread."""
+    return (__getattr__("graphs").GRAPH_CONTEXT,)
 
 
 def remove_metadata(variable: nnx.Variable[Any], name: str) -> None:

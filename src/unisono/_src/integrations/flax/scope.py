@@ -15,12 +15,12 @@ from flax import nnx
 
 from unisono._src.foundation import library_hooks
 from unisono._src.integrations import attribute_patches, replica_draws
-from unisono._src.integrations.flax import internals, training, variables
+from unisono._src.integrations.flax import internals, statistics, training, variables
 
 
 @functools.cache
 def _of_scopes() -> attribute_patches.Patches:
-    """Return what scopes need: new variables, optimizers, random streams, metrics."""
+    """Return what scopes need: new variables, optimizers, randomness, statistics."""
     internals.check_version()
     return attribute_patches.Patches(
         [
@@ -33,6 +33,7 @@ def _of_scopes() -> attribute_patches.Patches:
             (nnx.Optimizer, "__init__", training.wrap_init),
             (nnx.Optimizer, "update", training.wrap_update),
             (nnx.RngStream, "__call__", replica_draws.wrap_next_key),
+            (internals.normalization, "_compute_stats", statistics.wrap_compute_stats),
             (nnx.metrics.Welford, "__init__", training.wrap_welford),
         ]
     )
@@ -78,5 +79,8 @@ class _FlaxPatches:
 
 
 HOOKS = library_hooks.LibraryHooks(
-    _FlaxPatches(_of_scopes), _FlaxPatches(_of_tapes), variables.STATE_FINDER
+    _FlaxPatches(_of_scopes),
+    _FlaxPatches(_of_tapes),
+    variables.STATE_FINDER,
+    internals.thread_locals(),
 )

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from unisono._src.integrations import common_moments
 from unisono._src.strategies import current
 
 
@@ -45,21 +46,9 @@ def wrap_moments(original: Callable[..., Any]) -> Callable[..., Any]:
         if context is None or context.num_replicas_in_sync == 1:
             found: tuple[jax.Array, jax.Array] = original(x, axes, keepdims)
             return found
-        # Half precision is too narrow for sums, as in Keras.
-        wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
-        mean = _mean_of_all(context, wide, axes)
-        variance = _mean_of_all(context, jnp.square(wide - mean), axes)
+        mean, variance = common_moments.moments(context, x, axes)
         if not keepdims:
             mean, variance = jnp.squeeze(mean, axes), jnp.squeeze(variance, axes)
         return mean.astype(x.dtype), variance.astype(x.dtype)
 
     return moments
-
-
-def _mean_of_all(context: Any, x: jax.Array, axes: int | Sequence[int]) -> jax.Array:
-    """Return the mean over some axes of the parts of all replicas."""
-    total = jnp.sum(x, axes, keepdims=True)
-    # The parts may have different numbers of rows.
-    count = jnp.sum(jnp.ones_like(x), axes, keepdims=True)
-    total, count = context.all_reduce("SUM", (total, count))
-    return total / count
