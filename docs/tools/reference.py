@@ -270,10 +270,30 @@ def check(app: Any, env: Any) -> None:
         raise RuntimeError("Public names without a page:\n" + "\n".join(missing))
 
 
+# The parameters of a signature of several lines, as Sphinx writes them.
+_LINES = re.compile(
+    r'(?<=<span class="sig-paren">\(</span>)\s*<dl>(.*?)</dl>', re.DOTALL
+)
+
+
+def mend_signatures(
+    _app: Any, _page: str, _template: str, context: dict[str, Any], _tree: object
+) -> None:
+    """Makes plain lines of parameters, which Sphinx writes as a list without terms."""
+
+    def lines(found: re.Match[str]) -> str:
+        text = found[1].replace("<dd>", '<span class="sig-line">')
+        return text.replace("</dd>", "</span>")
+
+    if "body" in context:
+        context["body"] = _LINES.sub(lines, context["body"])
+
+
 def setup(app: Any) -> dict[str, bool]:
     """Registers the extension."""
     app.connect("builder-inited", write_pages)
     app.connect("autodoc-process-docstring", prepare, priority=400)
     app.connect("autodoc-process-docstring", restore, priority=600)
     app.connect("env-check-consistency", check)
+    app.connect("html-page-context", mend_signatures)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

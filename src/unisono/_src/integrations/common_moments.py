@@ -28,8 +28,8 @@ def moments(
     def mean_of(values: jax.Array) -> jax.Array:
         total = jnp.sum(values, axes, keepdims=True, where=mask)
         count = jnp.sum(jnp.ones_like(values), axes, keepdims=True, where=mask)
-        total, count = context.all_reduce("SUM", (total, count))
-        return total / count
+        sums: tuple[jax.Array, jax.Array] = context.all_reduce("SUM", (total, count))
+        return sums[0] / sums[1]
 
     # Half precision is too narrow for sums.
     wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))

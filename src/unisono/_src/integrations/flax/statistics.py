@@ -29,9 +29,13 @@ def wrap_compute_stats(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(x, axes, *args, **kwargs)
         except NameError:
             context = current.get_replica_context()
-            is_ours = kwargs.get("axis_name") == AXIS and context is not None
-            # Groups of replicas need the axis.
-            if not is_ours or kwargs.get("axis_index_groups") is not None:
+            # Groups of replicas need the axis; `RMSNorm` leaves the mean out.
+            if (
+                context is None
+                or kwargs.get("axis_name") != AXIS
+                or kwargs.get("axis_index_groups") is not None
+                or not kwargs.get("use_mean", True)
+            ):
                 raise
         x = jnp.asarray(x, jnp.promote_types(kwargs["dtype"] or x.dtype, jnp.float32))
         found = common_moments.moments(context, x, axes, kwargs["mask"])
