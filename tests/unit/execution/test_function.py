@@ -1,6 +1,7 @@
 """`unisono.function`: tracing, signatures, methods, state and failure."""
 
 import collections
+import contextlib
 import copy
 import dataclasses
 import gc
@@ -741,3 +742,59 @@ def test_another_function_is_pickled_with_its_python_function():
     assert pickle.loads(pickle.dumps(made)).python_function is math.hypot
     with pytest.raises((AttributeError, pickle.PicklingError), match="lambda"):
         pickle.dumps(uni.function(lambda x: x))
+
+
+@pytest.mark.parametrize("library", ["unisono", "keras"])
+@pytest.mark.parametrize("in_scope", [False, True])
+def test_a_variable_that_is_returned_is_its_value_then(library, in_scope):
+    # TensorFlow's numbers.
+    s = strategy_of(1)
+    kind = uni.Variable if library == "unisono" else uni.keras.Variable
+    with s.scope() if in_scope else contextlib.nullcontext():
+        v = kind(1.0)
+    get = uni.function(lambda: {"v": v})
+    epoch = uni.function(lambda data: [v.assign_add(x) for x in data] and v)
+
+    @uni.function
+    def step():
+        before = get()["v"]
+        v.assign_add(1.0)
+        return before, v
+
+    assert [float(x) for x in step()] == [1.0, 2.0]
+    compiled = get()["v"]
+    ran_on_host = epoch(uni.data.Dataset.from_tensor_slices([1.0, 2.0]))
+    with uni.GradientTape() as tape:
+        inside_a_tape = get()["v"]
+        v.assign(0.0)
+        loss = 3.0 * inside_a_tape
+    assert [float(x) for x in (compiled, ran_on_host, loss)] == [2.0, 5.0, 15.0]
+    assert float(tape.gradient(loss, v)) == 3.0
+
+
+def test_a_variable_that_a_replica_returns_is_its_value_then():
+    s = strategy_of(2)
+    with s.scope():
+        v = uni.Variable(1.0)
+    get = uni.function(lambda: v)
+
+    @uni.function
+    def step():
+        before = s.run(get)
+        v.assign_add(5.0)
+        return before
+
+    assert [float(x) for x in s.experimental_local_results(step())] == [1.0, 1.0]
+
+
+def test_numbers_that_a_function_on_the_host_returns_are_arrays():
+    @uni.function
+    def count(data):
+        found = 0
+        for _ in data:
+            found += 1
+        return found, {"half": found / 2}
+
+    found, rest = count(uni.data.Dataset.range(3))
+    assert found.numpy() == 3 and found.dtype == np.int32
+    assert rest["half"].numpy() == 1.5 and rest["half"].dtype == np.float32

@@ -263,8 +263,7 @@ class Function(Generic[_P, _R_co]):
         fn = self._conversion.apply(self.python_function)
         with ambient.push(host=self):
             made = host_inputs.call(fn, args, kwargs)
-        # As a program returns them: a loop without a turn leaves Python's numbers.
-        return signature.convert_numbers(made) if self._conversion.is_on else made
+        return signature.convert_host_result(made)
 
     def compiled_run(self, fn: Callable[..., Any]) -> Function[..., Any]:
         """Return the compiled form of a replica function that the host runs.

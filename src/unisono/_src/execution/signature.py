@@ -490,24 +490,42 @@ def flatten_result(result: object) -> tuple[Any, list[Any]]:
     return rest, [jnp.asarray(x) for x in flat]
 
 
-def convert_numbers(result: _R) -> _R:
-    """Return a result with arrays in the place of Python's numbers."""
+def convert_host_result(result: _R) -> _R:
+    """Return what a function gave on the host as a program returns it.
+
+    Numbers are arrays, and variables the values that they have now.
+    """
 
     def convert(x: object) -> object:
-        return jnp.asarray(x) if isinstance(x, (bool, int, float, complex)) else x
+        is_number = isinstance(x, (bool, int, float, complex))
+        return jnp.asarray(x) if is_number else read_variable(x)
 
     converted: _R = nest.map_structure(convert, result)
     return converted
+
+
+def read_variable(x: object) -> Any:
+    """Return the value that a variable has now; anything else as it is."""
+    if isinstance(x, variables.Variable):
+        return reading.read(x)
+    # A variable in parts, or one of Keras, whose module may not be loaded.
+    kind = type(x)
+    is_variable = hasattr(kind, "assign") and hasattr(kind, "__jax_array__")
+    return x.__jax_array__() if is_variable else x  # type: ignore[attr-defined]
+
+
+def read_variables(result: _R) -> _R:
+    """Return a result with the values that variables have now in their place."""
+    read: _R = nest.map_structure(read_variable, result)
+    return read
 
 
 def _convert_leaf(x: object) -> Any:
     """Return a leaf as an array; a variable or mirrored value gives its one value."""
     if isinstance(x, distributed.Mirrored):
         return x.whole
-    if isinstance(x, variables.Variable):
-        return reading.read(x)
+    x = read_variable(x)
     if isinstance(x, ArrayOperators):
-        # A variable in parts: its value now, as of any other variable.
         return operand(x)
     if isinstance(x, distributed.PerReplica) and x.topology is not None:
         # A value that was made elsewhere: the program runs on its devices.

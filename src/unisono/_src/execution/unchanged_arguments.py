@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from unisono._src.execution import conversion
+from unisono._src.execution import conversion, signature
 from unisono._src.foundation import nest
 from unisono._src.state.variable_identity import Reference
 
@@ -23,6 +23,9 @@ def call(fn: Callable[..., _R], args: tuple[Any, ...], kwargs: dict[str, Any]) -
         args: its arguments.
         kwargs: its keyword arguments.
 
+    Returns:
+        The result, with the values that variables have now in their place.
+
     Raises:
         ValueError: the function has changed one of them.
 
@@ -35,7 +38,7 @@ def call(fn: Callable[..., _R], args: tuple[Any, ...], kwargs: dict[str, Any]) -
     new instead.
     """
     if not any(map(nest.is_nested, (*args, *kwargs.values()))):
-        return fn(*args, **kwargs)
+        return signature.read_variables(fn(*args, **kwargs))
     before = _picture((args, kwargs))
     result = fn(*args, **kwargs)
     if _picture((args, kwargs)) != before:
@@ -46,7 +49,7 @@ def call(fn: Callable[..., _R], args: tuple[Any, ...], kwargs: dict[str, Any]) -
             "modifies any lists or dicts passed as arguments. Modifying a copy is "
             "allowed. Return what is new instead."
         )
-    return result
+    return signature.read_variables(result)
 
 
 def guard(fn: Callable[..., _R], chosen: conversion.Conversion) -> Callable[..., _R]:
