@@ -142,6 +142,11 @@ def zip_of(tf, *parts):
     return tf.data.Dataset.zip(tuple(parts))
 
 
+def counters(tf):
+    """Two numbers that grow without end."""
+    return zip_of(tf, tf.data.Dataset.counter(), tf.data.Dataset.counter(10, -2))
+
+
 def total(tf, zero, data):
     """One element: a sum, as `reduce` gives it, and its type."""
     found = data.reduce(zero, lambda state, x: state + x)
@@ -396,6 +401,15 @@ PROGRAMS = {
     ),
     "zip of a nest": lambda tf: tf.data.Dataset.zip(
         {"a": tf.data.Dataset.range(3), "b": (lengths(tf, 1, 2),)}
+    ),
+    # Numbers without end.
+    "zip of counters": lambda tf: counters(tf).take(3),
+    "zip with counters": lambda tf: zip_of(
+        tf, tf.data.Dataset.range(4).map(lambda x: x * 2), counters(tf)
+    ),
+    "batches of counters": lambda tf: counters(tf).skip(2).shard(2, 1).batch(2).take(2),
+    "padded_batch with a constant": lambda tf: lengths(tf, 2, 0, 3).padded_batch(
+        2, padding_values=tf.constant(-1, tf.int64)
     ),
     "skip more": lambda tf: tf.data.Dataset.range(3).skip(5).repeat(2),
     "get_single_element": lambda tf: tf.data.Dataset.from_tensors(

@@ -44,6 +44,21 @@ def test_padding_values_of_another_structure_are_refused():
         dataset.padded_batch(2, padding_values=(1, 2))
 
 
+@pytest.mark.parametrize("value", [0.5, np.float32(2), np.int64(300), 300, "a"])
+def test_a_padding_value_that_its_component_cannot_hold_is_refused(value):
+    dataset = Dataset.from_tensor_slices(np.uint8([[1], [2]]))
+    with pytest.raises((TypeError, OverflowError), match=r"padded with|out of bounds"):
+        dataset.padded_batch(2, [3], value)
+
+
+def test_a_padding_value_of_another_width_is_taken():
+    rows = Dataset.from_tensor_slices(np.int32([[1], [2]]))
+    (batch,) = rows.padded_batch(2, [2], np.int64(-1))
+    assert batch.tolist() == [[1, -1], [2, -1]] and batch.dtype == np.int32
+    (batch,) = rows.map(lambda x: np.float64(x)).padded_batch(2, [2], np.float32(0.5))
+    assert batch.tolist() == [[1.0, 0.5], [2.0, 0.5]] and batch.dtype == np.float64
+
+
 def turned(count=2):
     """Elements whose keys come in one order and in the other, in turn."""
     one = Dataset.from_tensor_slices(

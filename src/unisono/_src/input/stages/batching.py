@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from unisono._src.execution import specs
-from unisono._src.foundation import errors, nest
+from unisono._src.foundation import errors, host_types, nest
 from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.input.plan import cursors, elements, host_buffers, nodes
 from unisono._src.input.stages import argument_checks
@@ -525,10 +525,7 @@ def _flat_values(structure: object, values: object) -> list[Any]:
         if value is None:
             value = b"" if spec.dtype.kind == "O" else np.zeros((), spec.dtype)[()]
         array = elements.as_array(elements.to_array(value))
-        # Python's numbers have no type of their own, so they
-        # take that of the component.
-        is_python = isinstance(value, (int, float)) and spec.dtype.kind in "iuf"
-        if array.dtype != spec.dtype and not is_python:
+        if not _fits(array, isinstance(value, (int, float)), spec.dtype):
             raise TypeError(
                 f"Value to be padded with ({value!r}) does not match the type of its "
                 f"component, {spec.dtype}."
@@ -536,3 +533,15 @@ def _flat_values(structure: object, values: object) -> list[Any]:
         is_text = spec.dtype.kind == "O"
         made.append(array[()] if is_text else np.asarray(value, spec.dtype))
     return made
+
+
+def _fits(value: np.ndarray, is_python: bool, wanted: np.dtype[Any]) -> bool:
+    """Whether a component of a type can be padded with a value."""
+    if value.dtype == wanted:
+        return True
+    if is_python and wanted.kind in "iuf":
+        # Python's numbers have no type of their own, so they take that one.
+        return host_types.can_hold(wanted, value.dtype)
+    # A type of JAX may have fewer bits than the program asked for, here or there.
+    is_kind = value.dtype.kind == wanted.kind and wanted.kind in "iuf"
+    return is_kind and (wanted.kind == "f" or int(value) == int(value.astype(wanted)))

@@ -6,6 +6,7 @@ import abc
 import contextlib
 import dataclasses
 import os
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -147,7 +148,8 @@ class Zip(nodes.Indexed):
 
     def indices(self) -> cursors.Cursor:
         """Returns the numbers of the rows, as many as the shortest input has."""
-        return cursors.Count(self.cardinality)
+        length = self.cardinality
+        return cursors.Count(sys.maxsize if length == nodes.INFINITE else length)
 
     @property
     def cardinality(self) -> int:
