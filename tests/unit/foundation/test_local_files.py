@@ -3,6 +3,7 @@
 import pytest
 
 from unisono import errors
+from unisono._src.foundation import local_files
 from unisono.io import gfile
 
 
@@ -88,3 +89,14 @@ def test_a_file_that_may_not_be_opened_is_an_error_of_both_kinds(monkeypatch, tm
     monkeypatch.setattr("builtins.open", refuse)
     with pytest.raises(errors.PermissionDeniedError, match="notes; Permission denied"):
         gfile.GFile(tmp_path / "notes", "w")
+
+
+def test_a_whole_file_is_read_and_a_missing_one_is_named(tmp_path):
+    path = tmp_path / "data"
+    path.write_bytes(b"\0one\n")
+    assert local_files.read_bytes(path) == b"\0one\n"
+    assert local_files.read_bytes(f"file://{path}") == b"\0one\n"
+    with pytest.raises(errors.NotFoundError, match="missing; No such file"):
+        local_files.read_bytes(tmp_path / "missing")
+    with pytest.raises(ValueError, match="files of this machine"):
+        local_files.read_bytes("gs://bucket/data")

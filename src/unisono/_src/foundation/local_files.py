@@ -158,6 +158,22 @@ def rename(src: Path, dst: Path, overwrite: bool = False) -> None:
         os.replace(_local_path(src), _local_path(dst))
 
 
+def read_bytes(path: Path) -> bytes:
+    """Returns the contents of a file.
+
+    Raises:
+        NotFoundError: there is no such file.
+        PermissionDeniedError: the program may not read it.
+    """
+    try:
+        # Without a buffer: the file is read at once.
+        with open(_local_path(path), "rb", buffering=0) as file:
+            return file.readall()
+    except OSError as error:
+        with _translate_errors(path):
+            raise error
+
+
 @final
 class FileStatistics(NamedTuple):
     """Describes a file or folder.

@@ -1,5 +1,6 @@
 """The program that resizes photos gives NumPy's numbers, and only where it can run."""
 
+import gc
 import os
 import threading
 
@@ -59,18 +60,42 @@ def with_numpy(image, size):
 )
 def test_the_program_gives_the_numbers_of_numpy_to_the_last_bit(runs, shape, size):
     image = photo(*shape)
-    first, second = (tf.image.resize(image, size) for _ in range(2))
-    assert runs == [(shape[0], shape[1] * shape[2])]
-    np.testing.assert_array_equal(first, with_numpy(image, size))
-    np.testing.assert_array_equal(second, first)
-    # It may be changed, as the results of NumPy may.
-    assert np.asarray(second).flags.writeable
+    first, second, third = (tf.image.resize(image, size) for _ in range(3))
+    # Once to compile it, and then for each image.
+    assert runs == [shape] * 3
+    for found in (first, second, third):
+        np.testing.assert_array_equal(found, with_numpy(image, size))
+
+
+def test_a_resized_photo_may_be_changed_and_is_no_other_s(runs):
+    image = photo(100, 120, 3)
+    wanted = with_numpy(image, (50, 60))
+    _, first, second = (tf.image.resize(image, [50, 60]) for _ in range(3))
+    np.asarray(first)[:] = -1
+    gc.collect()
+    np.testing.assert_array_equal(second, wanted)
+    np.testing.assert_array_equal(tf.image.resize(image, [50, 60]), wanted)
+    assert (np.asarray(first) == -1).all()
+
+
+def test_the_memory_of_a_resized_photo_outlives_all_but_its_views(runs):
+    image = photo(100, 120, 3)
+    rows = [tf.image.resize(image, [50, 60])[7] for _ in range(20)]
+    wanted = with_numpy(image, (50, 60))[7]
+    for row in rows:
+        np.testing.assert_array_equal(row, wanted)
+
+
+def test_an_empty_batch_has_no_images():
+    for _ in range(2):
+        found = tf.image.resize(photo(0, 100, 120, 3), [50, 60])
+        assert found.shape == (0, 50, 60, 3)
 
 
 def test_images_of_one_batch_are_resized_one_by_one(runs):
     images = photo(3, 100, 120, 3)
     found = tf.image.resize(images, [50, 60])
-    assert len(runs) == 2
+    assert len(runs) == 1 + 3
     for image, made in zip(images, found, strict=True):
         np.testing.assert_array_equal(made, with_numpy(image, (50, 60)))
 

@@ -50,9 +50,24 @@ def _resize(
         return low + jax.lax.bitcast_convert_type(bits ^ zero, jnp.float32)
 
     low, high = (take(image, (slice(None), index)) for index in columns)
-    mixed = mix(low, high, column_weights)
+    mixed = mix(low, high, column_weights[:, None])
     low, high = (take(mixed, index) for index in rows)
-    return mix(low, high, row_weights[:, None])
+    return mix(low, high, row_weights[:, None, None])
+
+
+@final
+class _Result:
+    """The memory of an array of JAX's for one of NumPy's, which may be changed.
+
+    Args:
+        array: the array, which no one else may have.
+    """
+
+    def __init__(self, array: jax.Array) -> None:
+        # JAX lets NumPy read it only.
+        self._view = np.asarray(array)
+        told = self._view.__array_interface__
+        self.__array_interface__ = {**told, "data": (told["data"][0], False)}
 
 
 @final
@@ -61,50 +76,53 @@ class Resizing:
 
     Args:
         y: which rows the rows of the result are made of.
-        x: which numbers of a row the numbers of the result are made of.
+        x: which pixels of a row the pixels of the result are made of.
+        channels: how many numbers a pixel has.
     """
 
-    def __init__(self, y: Taps, x: Taps) -> None:
+    def __init__(self, y: Taps, x: Taps, channels: int) -> None:
         self._taps = y, x
+        self._channels = channels
         self._uses = 0
         self._tables: list[jax.Array] = []
         self._compiling = threading.Lock()
 
-    def run(self, image: np.ndarray) -> np.ndarray | None:
-        """Returns a resized image, which cannot be changed; None if NumPy shall do it.
+    def run(self, images: np.ndarray) -> np.ndarray | None:
+        """Returns resized images; None if NumPy shall do it.
 
         Args:
-            image: the numbers of each row.
+            images: [images, height, width, channels].
         """
-        self._uses += 1
-        if self._uses <= WORTH or image.dtype != np.uint8 or image.size < SMALL:
+        self._uses += len(images)
+        if self._uses <= WORTH or images.dtype != np.uint8 or images[:1].size < SMALL:
             return None
         # A function that JAX traces would make the program a part of its own.
-        if not jax_traces.is_clean():
+        if not jax_traces.is_clean() or not (self._tables or self._compile(images[0])):
             return None
         try:
-            if not self._tables:
-                return self._compile(image)
-            return np.asarray(_resize(image, *self._tables))
+            made = [np.asarray(_Result(_resize(x, *self._tables))) for x in images]
         except jax.errors.JaxRuntimeError:
             # There is no memory, or the program has told JAX to refuse transfers.
             return None
+        return made[0][None] if len(made) == 1 else np.stack(made)
 
-    def _compile(self, image: np.ndarray) -> np.ndarray | None:
-        """Returns a resized image; None if another thread compiles the program."""
+    def _compile(self, image: np.ndarray) -> bool:
+        """Whether the program could be made; not if another thread is making it."""
         device = host_device.find()
         if device is None or not self._compiling.acquire(blocking=False):
-            return None
+            return False
         try:
-            y, x = self._taps
-            indices = y.indices.astype(np.int32), x.indices.astype(np.int32)
-            weights = y.weights[0], x.weights[0]
+            # Unsigned, so that the program has no steps for negative ones.
+            indices = [taps.indices.astype(np.uint32) for taps in self._taps]
+            weights = [taps.weights[0] for taps in self._taps]
             tables = jax.device_put([*indices, *weights, np.uint32(0)], device)
-            found = np.asarray(_resize(image, *tables))
+            _resize(image, *tables)
             self._tables = tables
+        except jax.errors.JaxRuntimeError:
+            return False
         finally:
             self._compiling.release()
-        return found
+        return True
 
 
 find = functools.lru_cache(Resizing)

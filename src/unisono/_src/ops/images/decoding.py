@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import numpy as np
 
@@ -39,6 +41,8 @@ _FORMATS = {
 }
 _LIMIT = f"A file of more than {image_files.MOST_PIXELS} pixels is an error."
 _ANY = ("JPEG", "PNG", "GIF")
+# Programs read all of their files with the same ones.
+_read_options = functools.lru_cache(jpeg_files.Options)
 
 
 @image_function(
@@ -50,6 +54,7 @@ _ANY = ("JPEG", "PNG", "GIF")
         "ends too early may be others. A ratio needs 8 pixels."
     ),
     is_of_arrays=False,
+    is_arithmetic=False,
 )
 def decode_jpeg(
     xp: ArrayModule,
@@ -82,9 +87,7 @@ def decode_jpeg(
         ImportError: the packages of the extra are not installed.
         InvalidArgumentError: the file is broken, of another format, or too large.
     """
-    options = jpeg_files.Options(
-        ratio, fancy_upscaling, try_recover_truncated, dct_method
-    )
+    options = _read_options(ratio, fancy_upscaling, try_recover_truncated, dct_method)
     found = _decode("decode_jpeg", contents, channels, _ANY, jpeg=options)
     return _only_frame(xp, "decode_jpeg", found)
 
@@ -249,14 +252,12 @@ def _decode(
             f"channels of {name} must be 0, 1, 3 or 4, got {channels}."
         )
     given = files.read_text(name, "contents", contents)
-    format = next((f for magic, f in _FORMATS.items() if given.startswith(magic)), "")
-    path = getattr(given, "path", "")
-    told = f"the file {path}" if path else f"contents of {len(given)} bytes"
+    format = _find_format(given)
     if format not in formats:
         known = ", ".join(formats)
         what = f"it is a {format} file" if format else "its format is not known"
         raise errors.InvalidArgumentError(
-            f"{name} cannot decode {told}: {what}. It takes {known}."
+            f"{name} cannot decode {_tell(given)}: {what}. It takes {known}."
         )
     _check_channels(name, format, channels)
     try:
@@ -265,8 +266,22 @@ def _decode(
         raise
     except Exception as error:  # The packages raise whatever a broken file causes.
         raise errors.InvalidArgumentError(
-            f"{name} cannot decode {told}, a {format} file: {error}."
+            f"{name} cannot decode {_tell(given)}, a {format} file: {error}."
         ) from error
+
+
+def _find_format(contents: bytes) -> str:
+    """Returns the format that the first bytes of a file tell; "" if it is not known."""
+    for magic, format in _FORMATS.items():
+        if contents.startswith(magic):
+            return format
+    return ""
+
+
+def _tell(contents: bytes) -> str:
+    """Returns the words of errors for a file."""
+    path = getattr(contents, "path", "")
+    return f"the file {path}" if path else f"contents of {len(contents)} bytes"
 
 
 def _check_channels(name: str, format: str, channels: int) -> None:

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-@image_function("image.flip_left_right")
+@image_function("image.flip_left_right", is_arithmetic=False)
 def flip_left_right(xp: ArrayModule, image: TensorLike) -> jax.Array:
     """Returns images whose columns are in reverse order.
 
@@ -44,7 +44,7 @@ def flip_left_right(xp: ArrayModule, image: TensorLike) -> jax.Array:
     return as_result(made)
 
 
-@image_function("image.flip_up_down")
+@image_function("image.flip_up_down", is_arithmetic=False)
 def flip_up_down(xp: ArrayModule, image: TensorLike) -> jax.Array:
     """Returns images whose rows are in reverse order.
 

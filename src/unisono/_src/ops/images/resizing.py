@@ -58,7 +58,7 @@ _COMPILED = (
 )
 
 
-@image_function("image.resize", difference=_COMPILED)
+@image_function("image.resize", difference=_COMPILED, is_arithmetic=False)
 def resize(
     xp: ArrayModule,
     images: TensorLike,
@@ -100,12 +100,12 @@ def resize(
         )
     rows, columns, channels = given.shape[-3:]
     make, combine = _choose(method, antialias)
-    y, x = make(rows, height), sampling.spread(make(columns, width), channels)
-    flat = given.reshape(-1, rows, columns * channels)
-    run = _run_in_blocks if xp is np else _run_whole
-    found = run(xp, combine, flat, y, x)
+    y, x = make(rows, height), make(columns, width)
+    run = _run_on_host if xp is np else _run_whole
+    found = run(xp, combine, given.reshape(-1, rows, columns, channels), y, x)
     if method == ResizeMethod.AREA:
-        found *= _F(1 / float((_F(rows) / _F(height)) * (_F(columns) / _F(width))))
+        with np.errstate(all="ignore"):
+            found *= _F(1 / float((_F(rows) / _F(height)) * (_F(columns) / _F(width))))
     return found.reshape(*given.shape[:-3], height, width, channels)
 
 
@@ -139,7 +139,27 @@ _Combine = Callable[[ArrayModule, jax.Array, Taps, Taps], jax.Array]
 def _run_whole(
     xp: ArrayModule, combine: _Combine, images: jax.Array, y: Taps, x: Taps
 ) -> jax.Array:
-    return combine(xp, images, y, x)
+    return combine(xp, _join_pixels(images), y, sampling.spread(x, images.shape[-1]))
+
+
+def _join_pixels(images: jax.Array) -> jax.Array:
+    """Returns images whose rows have all numbers of their pixels in one axis."""
+    count, rows, columns, channels = images.shape
+    return images.reshape(count, rows, columns * channels)
+
+
+def _run_on_host(
+    xp: ArrayModule, combine: _Combine, images: jax.Array, y: Taps, x: Taps
+) -> jax.Array:
+    """Returns what `combine` makes of images; a program does it for many photos."""
+    channels = images.shape[-1]
+    if combine is _combine_linearly:
+        done = compiled_resizing.find(y, x, channels).run(np.asarray(images))
+        if done is not None:
+            return as_result(done)
+    spread = sampling.spread(x, channels)
+    with np.errstate(all="ignore"):
+        return _run_in_blocks(xp, combine, _join_pixels(images), y, spread)
 
 
 def _run_in_blocks(
@@ -152,11 +172,7 @@ def _run_in_blocks(
     step = max(1, int(_BLOCK / width / several))
     is_copied = combine is _combine_by_copy
     made = np.empty((len(images), height, width), images.dtype if is_copied else _F)
-    compiled = compiled_resizing.find(y, x) if combine is _combine_linearly else None
     for number, image in enumerate(images):
-        if compiled and (found := compiled.run(np.asarray(image))) is not None:
-            made[number] = found
-            continue
         for part, needed, taps in sampling.split(y, step):
             made[number, part] = combine(xp, image[None, needed], taps, x)[0]
     return as_result(made)
