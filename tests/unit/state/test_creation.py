@@ -2,6 +2,9 @@
 
 import inspect
 import logging
+import os
+import subprocess
+import sys
 from functools import partial
 
 import jax
@@ -301,3 +304,23 @@ def test_layers_that_differ_in_a_seed_share_the_program_of_first_values(caplog):
     assert {x.data.shape for x in found[0].state_cell.array.addressable_shards} == {
         (8, 13)
     }
+
+
+_OTHER_ARRAYS = """
+import jax.numpy as jnp, numpy as np, unisono
+names = [f"CPU:{i}" for i in range(2)]
+s = unisono.distribute.MirroredStrategy(names, state="sharded", shard_above=8)
+tables = [jnp.arange(64.0).reshape(8, 8) * i for i in (1, 2)]
+with s.scope():
+    found = [unisono.Variable(lambda t=t: t + 0.0) for t in tables]
+for own, table in zip(found, tables):
+    np.testing.assert_array_equal(own.numpy(), table)
+"""
+
+
+def test_layers_with_other_arrays_have_their_own_first_values():
+    # With this setting, which JAX reads when it is imported, the arrays are not in the
+    # text of the programs.
+    environ = {**os.environ, "JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS": "1"}
+    command = [sys.executable, "-c", _OTHER_ARRAYS]
+    subprocess.run(command, env=environ, check=True, timeout=100)

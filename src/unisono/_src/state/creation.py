@@ -6,6 +6,7 @@ import contextlib
 import functools
 import inspect
 import re
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -242,9 +243,11 @@ def _find_program(
         given: its arguments, on all devices.
         target: how its result lies on the devices.
     """
-    program = jax.jit(compute, out_shardings=target)
-    # The text has all constants that are no arguments.
-    known = _known_programs(program.lower(*given).as_text(), target)
+    program = jax.jit(compute, out_shardings=target, keep_unused=True)
+    text = _find_text(program.lower(*given), len(given))
+    if text is None:
+        return program
+    known = _known_programs(text, target)
     known.append(program)
     del known[1:]
     return known[0]
@@ -258,6 +261,17 @@ def _known_programs(
     return []
 
 
+def _find_text(lowered: jax.stages.Lowered, inputs: int) -> str | None:
+    """Returns the text of a program; None if not all of its constants are in it.
+
+    With `jax_use_simplified_jaxpr_constants` JAX makes arrays that a function uses
+    inputs of the program.
+    """
+    text = lowered.as_text()
+    head = text[text.index("@main(") : text.index(" -> ")]
+    return text if head.count("%arg") == inputs else None
+
+
 def _is_same_program(
     placement: storage.Placement, program: Any, name: str | None
 ) -> bool:
@@ -265,7 +279,8 @@ def _is_same_program(
 
     The text of a lowered program has its constants, but no places in source files.
     """
-    text = program.lower().as_text().encode()
+    # Without the constants nothing is known: a text of its own for each worker.
+    text = (_find_text(program.lower(), 0) or secrets.token_hex()).encode()
     point = f"computation of the first value of variable '{name}'"
     topology = placement.topology
     return eager_exchange.is_same(topology, point, np.frombuffer(text, np.uint8))
