@@ -152,7 +152,7 @@ X = jnp.arange(3.0)
 
 
 def lowered(fn):
-    return step_marks.digest_lowered(jax.jit(fn).lower(X))
+    return step_marks.digest_lowered(jax.jit(fn).lower(X), jax.make_jaxpr(fn)(X).jaxpr)
 
 
 def traced(fn):
@@ -166,6 +166,22 @@ def step(rate, says=False):
         return jax.lax.cond(x[0] > 0, lambda: x - rate, lambda: x * rate)
 
     return run
+
+
+def test_arrays_that_are_not_in_the_text_count():
+    # JAX has a setting that takes arrays out of the text of programs.
+    setting = "jax_use_simplified_jaxpr_constants"
+    before = getattr(jax.config, setting)
+    jax.config.update(setting, True)
+    try:
+        text = jax.jit(jnp.sin).lower(X)
+        tables = [jnp.arange(3.0), jnp.arange(3.0), jnp.ones(3)]
+        programs = [jax.make_jaxpr(lambda x, t=t: x + t)(X).jaxpr for t in tables]
+    finally:
+        jax.config.update(setting, before)
+    one, same, other = (step_marks.digest_lowered(text, p) for p in programs)
+    assert one == same
+    assert one != other
 
 
 @pytest.mark.parametrize("digest", [lowered, traced])

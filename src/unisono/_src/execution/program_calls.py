@@ -448,7 +448,7 @@ class WorkersCall:
         elif compiled.has_callbacks:
             digest = step_marks.digest_jaxpr(found.jaxpr)
         else:
-            digest = step_marks.digest_lowered(compiled.lower(leaves))
+            digest = step_marks.digest_lowered(compiled.lower(leaves), found.jaxpr)
         return compiled.labels.add(leaves, found, digest)
 
 

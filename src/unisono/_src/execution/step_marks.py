@@ -448,12 +448,19 @@ def _name_unproved(found: TracedFunction) -> str:
     return text
 
 
-def digest_lowered(lowered: jax.stages.Lowered) -> str:
+def digest_lowered(lowered: jax.stages.Lowered, jaxpr: Jaxpr) -> str:
     """Return a digest of a lowered program: its operations, shapes and constants.
 
     The text has no places in source files, so two copies of one file count as equal.
+
+    Args:
+        lowered: the program.
+        jaxpr: the same program before it was lowered.
     """
-    return _digest([lowered.as_text()])
+    # With `jax_use_simplified_jaxpr_constants` arrays are here, and not in the text.
+    atoms = (x for eqn in equations.walk(jaxpr) for x in eqn.invars)
+    arrays = [x.val for x in atoms if equations.is_literal(x) and np.ndim(x.val)]
+    return _digest([lowered.as_text(), _digest_arrays(arrays) if arrays else ""])
 
 
 def digest_jaxpr(jaxpr: Jaxpr) -> str:
