@@ -28,6 +28,7 @@ from unisono._src.foundation.options import (
 from unisono._src.integrations import jax_arrays as _jax_arrays, libraries as _libraries
 from unisono._src.state.creation import variable_creator_scope as variable_creator_scope
 from unisono._src.state.variables import Variable as Variable
+from unisono._src.strategies.current import describe as describe
 from unisono._src.values.indexed_slices import IndexedSlices as IndexedSlices
 from unisono.distribute import get_replica_context as get_replica_context
 

@@ -212,6 +212,38 @@ def test_a_strategy_describes_all_variables_of_its_scope():
     assert sorted(others) == sorted(v.name for v in optimizer.variables)
 
 
+def test_describe_without_arguments_shows_what_is_in_scope():
+    s = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    outside = unisono.Variable(1.0, name="outside")
+    with s.scope():
+        inside = unisono.Variable(1.0, name="inside")
+        assert [row.name for row in unisono.describe().rows] == [inside.name]
+    # Outside every scope: all variables of the program.
+    assert {inside.name, outside.name} <= {r.name for r in unisono.describe().rows}
+    assert [row.name for row in unisono.describe(outside).rows] == [outside.name]
+
+
+def test_no_object_shows_its_address_instead_of_what_it_is(tmp_path):
+    s = mirrored(2)
+    with s.scope():
+        w = unisono.Variable(1.0, name="w")
+        optimizer = unisono.optimizers.Optimizer(optax.sgd(0.1), [w])
+    data = unisono.data.Dataset.range(4).batch(2)
+    spread = s.experimental_distribute_dataset(data)
+    checkpoint = unisono.train.Checkpoint(w=w)
+    tasks = unisono.train.ClusterSpec({"worker": ["a:1"]})
+    for shown in (
+        s, s.extended, w, optimizer, unisono.metrics.Mean(), data, iter(data),
+        data.as_numpy_iterator(), spread, iter(spread), checkpoint,
+        unisono.train.CheckpointManager(checkpoint, tmp_path, max_to_keep=1),
+        unisono.train.ExponentialMovingAverage(0.9), unisono.train.Progress(data),
+        unisono.distribute.cluster_resolver.SimpleClusterResolver(tasks),
+        unisono.GradientTape(), unisono.random.Generator.from_seed(1),
+        unisono.Module("m"), unisono.function(lambda x: x),
+    ):  # fmt: skip
+        assert " at 0x" not in repr(shown)
+
+
 def test_notebooks_show_tables_without_reading_elements():
     s = mirrored(2)
 

@@ -133,8 +133,9 @@ def describe(tree: Any) -> Description:
 
 
 def describe_scope(strategy: object) -> Description:
-    """Returns a description of all variables made in the scope of a strategy."""
-    found = [cell for cell in storage.live_cells() if cell.owner is strategy]
+    """Returns a description of all variables of a strategy, or, for None, of all."""
+    cells = storage.live_cells()
+    found = [cell for cell in cells if strategy is None or cell.owner is strategy]
     return Description(tuple(_cell_row(f"{cell.name}:0", cell) for cell in found))
 
 

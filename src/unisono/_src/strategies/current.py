@@ -9,6 +9,7 @@ from typing import TypeVar, final
 
 from unisono._src.execution import contexts
 from unisono._src.foundation import ambient
+from unisono._src.state import description
 from unisono._src.state.variables import Variable
 from unisono._src.strategies import base, call_context, local
 
@@ -28,6 +29,28 @@ def get_strategy() -> base.Strategy:
     """
     found = ambient.current().strategy
     return default_strategy() if found is None else found
+
+
+def describe(tree: object = None) -> description.Description:
+    """Describes where each variable lives and how many bytes it takes.
+
+    Args:
+        tree: a variable, a Keras model or a Flax module, or a nested structure of
+            variables and arrays; None for all variables of the strategy in scope, or
+            for all of the program outside every scope.
+
+    Returns:
+        A `Description`, which prints as a table.
+
+    >>> import unisono
+    >>> with unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+    ...     weight = unisono.Variable([1.0, 2.0], name="weight")
+    ...     print(*(row.name for row in unisono.describe().rows))
+    weight:0
+    """
+    if tree is None and not has_strategy():
+        return description.describe_scope(None)
+    return get_strategy().describe(tree)
 
 
 def has_strategy() -> bool:

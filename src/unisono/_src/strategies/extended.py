@@ -93,6 +93,9 @@ class StrategyExtended(ProcessBound):
             )
         return container
 
+    def __repr__(self) -> str:
+        return f"<extended of {self._container_ref()!r}>"
+
     # The methods that an implementation gives.
 
     @property

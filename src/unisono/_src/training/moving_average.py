@@ -55,6 +55,9 @@ class ExponentialMovingAverage:
         # By identity, with the variable itself: variables have no hash.
         self._averages: dict[int, tuple[Variable, Variable]] = {}
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} decay={self._decay} of {len(self._averages)}>"
+
     @property
     def name(self) -> str:
         """The last part of the averages' names.

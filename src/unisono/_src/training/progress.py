@@ -123,6 +123,9 @@ class Progress(Generic[_Item]):
         self._console = console
         self._meter = _StepMeter(sample_seconds)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._iterable!r}>"
+
     @property
     def times(self) -> StepTimes:
         """The time that the parts of the loop took that runs, or ran last.

@@ -37,6 +37,10 @@ class ClusterResolver(abc.ABC):
     _task_id: int | None = None
     _rpc_layer: str | None = None
 
+    def __repr__(self) -> str:
+        # Nothing is asked for: that may need a network. `explain` tells more.
+        return f"<{type(self).__name__}>"
+
     @abc.abstractmethod
     def cluster_spec(self) -> cluster_tasks.ClusterSpec:
         """Returns the cluster as it is now; each call asks again."""

@@ -193,6 +193,9 @@ class DatasetIterator(PositionedIterator):
         # The position when it was closed; the cursor cannot tell it any more.
         self._last: dict[str, Any] | None = None
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} element_spec={self.element_spec}>"
+
     @property
     def element_spec(self) -> Any:
         """Returns the shape and type of an element."""
@@ -285,6 +288,9 @@ class NumpyIterator:
 
     def __iter__(self) -> NumpyIterator:
         return self
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._iterator!r}>"
 
     def __next__(self) -> Any:
         return elements.map_leaves(elements.to_plain, next(self._iterator))

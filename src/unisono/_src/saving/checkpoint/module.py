@@ -42,6 +42,10 @@ class Module(deferred_restore.DeferredRestoreMixin):
         # With the names of the blocks in which the module is made.
         self._names = f"{ambient.current().names}{self._name}/"
 
+    def __repr__(self) -> str:
+        # A subclass may be shown before it has called `super().__init__()`.
+        return f"<{type(self).__name__} name={getattr(self, '_name', None)}>"
+
     @property
     def name(self) -> str:
         """The name of the module."""
