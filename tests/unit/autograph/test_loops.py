@@ -24,6 +24,20 @@ def test_return_inside_a_loop_gives_the_value_of_that_turn():
         assert tuple(map(float, first_above(xs, jnp.asarray(limit)))) == wanted
 
 
+def test_return_in_a_branch_that_the_first_turn_does_not_take_gives_its_value():
+    @tf.function
+    def collatz(n):
+        steps = 0  # Known in the first turn.
+        while n != 1:
+            n = n // 2 if n % 2 == 0 else 3 * n + 1
+            steps += 1
+            if steps > 100:
+                return -1
+        return steps
+
+    assert [int(collatz(jnp.asarray(n))) for n in (1, 6, 7, 27)] == [0, 8, 16, -1]
+
+
 def test_return_inside_nested_loops_ends_both():
     @tf.function
     def find(n, wanted):
@@ -277,6 +291,20 @@ def test_a_loop_that_begins_with_a_variable_goes_on_with_arrays():
     assert float(f(jnp.asarray(2))) == 12.0
     assert float(f(jnp.asarray(0))) == 3.0
     assert float(v) == 3.0
+
+
+def test_a_loop_that_begins_with_a_variable_may_define_names():
+    start = tf.Variable(3)
+
+    @tf.function
+    def count(n):
+        x = start
+        while x < n:
+            x = x + 1
+            doubled = x * 2
+        return x, doubled
+
+    assert [int(x) for x in count(jnp.asarray(10))] == [10, 20]
 
 
 def test_a_range_that_keras_has_wrapped_is_a_range(monkeypatch):

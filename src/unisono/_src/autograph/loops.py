@@ -366,19 +366,16 @@ class _StagedLoop:
         if not missing:
             return found
         shapes = self._preview(missing)
-        self._symbols = [
-            s
-            for s, x in zip(self._symbols, found, strict=True)
-            if x is not UNDEFINED or s.name in shapes
-        ]
+        pairs = list(zip(self._symbols, found, strict=True))
+        pairs = [(s, x) for s, x in pairs if x is not UNDEFINED or s.name in shapes]
+        self._symbols = [s for s, _ in pairs]
         needed = [n for n in shapes if n != jumps.RESULT and self._letters[n] != "c"]
         if needed and self.ran is None:
             _require_turn(goes_on, needed[0])
         elif needed and not self.ran:
             raise _no_turn_error(needed[0])
         values = []
-        for symbol in self._symbols:
-            value = carried.read(symbol)
+        for symbol, value in pairs:
             if value is UNDEFINED:
                 marks, leaves = shapes[symbol.name]
                 zeros = iter([jnp.zeros(a.shape, a.dtype) for a in leaves])
@@ -390,10 +387,18 @@ class _StagedLoop:
         """Returns by name what a turn makes of names that have no value before it."""
         marks: dict[str, Any] = {}
         counts: list[int] = []
+        # As in any turn, the values of the others are not known. If they were, a
+        # branch that only a later turn takes would be left out.
+        known = [(s, carried.read(s)) for s in self._symbols if s not in missing]
+        known = [(s, x) for s, x in known if not growing_arrays.has_growing(x)]
+        given = [carried.split(x) for _, x in known]
 
-        def turn() -> list[Any]:
+        def turn(number: Any, *values: Any) -> list[Any]:
             _mark_body()
-            self._body(jnp.zeros((), jnp.int32))
+            parts = iter(values)
+            old = [carried.join(marks, parts) for marks, _ in given]
+            carried.write([s for s, _ in known], old)
+            self._body(number)
             leaves: list[Any] = []
             for symbol in missing:
                 value = carried.read(symbol)
@@ -404,7 +409,8 @@ class _StagedLoop:
             return leaves
 
         try:
-            body = bodies.preview(turn, ())
+            first = [jnp.zeros((), jnp.int32), *(x for _, xs in given for x in xs)]
+            body = bodies.preview(turn, first)
         except branch_frame.CreatedInBody:
             raise host_inputs.NeedsHost from None
         finally:
