@@ -744,14 +744,11 @@ def test_another_function_is_pickled_with_its_python_function():
         pickle.dumps(uni.function(lambda x: x))
 
 
-@pytest.mark.parametrize("library", ["unisono", "keras"])
 @pytest.mark.parametrize("in_scope", [False, True])
-def test_a_variable_that_is_returned_is_its_value_then(library, in_scope):
+def test_a_variable_that_is_returned_is_its_value_then(in_scope):
     # TensorFlow's numbers.
-    s = strategy_of(1)
-    kind = uni.Variable if library == "unisono" else uni.keras.Variable
-    with s.scope() if in_scope else contextlib.nullcontext():
-        v = kind(1.0)
+    with strategy_of(1).scope() if in_scope else contextlib.nullcontext():
+        v = uni.Variable(1.0)
     get = uni.function(lambda: {"v": v})
     epoch = uni.function(lambda data: [v.assign_add(x) for x in data] and v)
 
@@ -770,6 +767,18 @@ def test_a_variable_that_is_returned_is_its_value_then(library, in_scope):
         loss = 3.0 * inside_a_tape
     assert [float(x) for x in (compiled, ran_on_host, loss)] == [2.0, 5.0, 15.0]
     assert float(tape.gradient(loss, v)) == 3.0
+
+
+def test_a_part_of_a_variable_that_is_returned_is_its_value_then():
+    v = uni.Variable([1.0, 2.0, 3.0])
+
+    @uni.function
+    def step():
+        before = v[0:2]
+        v[0].assign(50.0)
+        return before, v
+
+    assert [x.tolist() for x in step()] == [[1.0, 2.0], [50.0, 2.0, 3.0]]
 
 
 def test_a_variable_that_a_replica_returns_is_its_value_then():

@@ -506,6 +506,9 @@ def convert_host_result(result: _R) -> _R:
 
 def read_variable(x: object) -> Any:
     """Return the value that a variable has now; anything else as it is."""
+    if isinstance(x, jax.Array):
+        # Also a part of a variable, which has `assign`: its value is that of then.
+        return x
     if isinstance(x, variables.Variable):
         return reading.read(x)
     # A variable in parts, or one of Keras, whose module may not be loaded.

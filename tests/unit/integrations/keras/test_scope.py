@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import unisono as tf
+from tests import machine
 
 keras = pytest.importorskip("keras")
 
@@ -378,3 +379,23 @@ def test_statements_on_arrays_in_layers_of_the_user_are_converted():
     assert float(step(jnp.ones((1, 2)))[0, 0]) == 6.0
     assert float(step(jnp.ones((1, 2)) / 2)[0, 0]) == 6.0
     assert float(step(jnp.zeros((1, 2)))[0, 0]) == 4.0
+
+
+@pytest.mark.parametrize("in_scope", [False, True])
+def test_a_variable_that_a_function_returns_is_its_value_then(in_scope):
+    # TensorFlow's numbers.
+    strategy = tf.distribute.MirroredStrategy(machine.names(2))
+    with strategy.scope() if in_scope else contextlib.nullcontext():
+        v = keras.Variable(1.0)
+    get = tf.function(lambda: v)
+
+    @tf.function
+    def step():
+        before = get()
+        v.assign_add(1.0)
+        return before, v
+
+    assert [float(x) for x in step()] == [1.0, 2.0]
+    found = get()
+    v.assign(7.0)
+    assert float(found) == 2.0
