@@ -232,3 +232,16 @@ def test_a_collective_in_a_loop_is_not_known_either(as_worker):
         found = run_as_worker(as_worker, worker, replica_fn)
         at = r"at \S+:\d+"
         assert re.search(f"first psum {at} inside scan {at}. No variable", found)
+
+
+def test_a_number_inside_a_program_that_is_not_compiled_is_no_error():
+    s = mirrored(2)
+
+    @unisono.function
+    def step(x):
+        # The root is NaN, and is not used.
+        found = s.run(lambda x: jnp.where(x > 0, jnp.sqrt(x), 0.0), (x,))
+        return s.reduce("SUM", found, axis=None)
+
+    with jax.debug_nans(False), jax.disable_jit():
+        assert float(step(jnp.float32(-4.0))) == 0.0

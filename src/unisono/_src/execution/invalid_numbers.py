@@ -61,6 +61,9 @@ def explain(
     Raises:
         FloatingPointError: there is one.
     """
+    with_infinity = jax_internals.find_setting("jax_debug_infs").value
+    if not (with_infinity or jax_internals.find_setting("jax_debug_nans").value):
+        return  # JAX has not asked: it does not compile, by `jax.disable_jit`.
     text = f"'{found.name}' computed a number that is not finite"
     if any(x.is_deleted() for x in arrays if isinstance(x, jax.Array)):
         raise FloatingPointError(
@@ -69,7 +72,6 @@ def explain(
         )
     mesh, told = found.mesh, ""
     is_spread = mesh is not None and mesh.is_spread
-    with_infinity = jax_internals.find_setting("jax_debug_infs").value
     with jax.debug_nans(False), jax.debug_infs(False):
         for replica in mesh.local if mesh is not None and is_spread else [None]:
             search = _Search(found, with_infinity, replica)
