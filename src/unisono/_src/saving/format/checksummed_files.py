@@ -8,26 +8,79 @@ import pathlib
 import stat
 import types
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from unisono._src.foundation import errors
-from unisono._src.saving.format import manifest, signed_text
+from unisono._src.saving.format import crc32, manifest, signed_text
 from unisono._src.saving.format.manifest import File, Manifest
 
 _CHUNK_BYTES = 1 << 20
-_THREADS = min(4, os.cpu_count() or 1)
+# A thread takes the checksum of so many bytes, which are put together in the end.
+_RANGE_BYTES = 1 << 24
+_THREADS = min(16, os.cpu_count() or 1)
+
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
 
 
 def checksum(path: pathlib.Path) -> File:
     """Returns size and CRC-32 of a file."""
-    crc = size = 0
-    buffer = memoryview(bytearray(_CHUNK_BYTES))
+    return checksum_ranges([(path, 0, None)])[0]
+
+
+def checksum_ranges(
+    ranges: Sequence[tuple[pathlib.Path, int, int | None]],
+) -> list[File]:
+    """Returns size and CRC-32 of ranges of files, found by several threads.
+
+    Args:
+        ranges: for each the file, where it begins, and its number of bytes; None for
+            all that follow.
+    """
+    pieces: list[tuple[pathlib.Path, int, int]] = []
+    counts = []
+    for path, begin, size in ranges:
+        end = path.stat().st_size if size is None else begin + size
+        starts = range(begin, end, _RANGE_BYTES)
+        pieces += [(path, at, min(_RANGE_BYTES, end - at)) for at in starts]
+        counts.append(len(starts))
+    # `zlib.crc32` releases the interpreter lock, so threads do help.
+    found = iter(run_in_threads(lambda piece: _read_piece(*piece), pieces))
+    return [join(next(found) for _ in range(count)) for count in counts]
+
+
+def _read_piece(path: pathlib.Path, begin: int, size: int) -> File:
+    """Returns size and CRC-32 of bytes of a file, of which some may be missing."""
+    crc = done = 0
+    buffer = memoryview(bytearray(min(_CHUNK_BYTES, size)))
     # Straight into the one buffer, without Python's own in between.
     with open(path, "rb", buffering=0) as file:
-        while count := file.readinto(buffer):
+        file.seek(begin)
+        while done < size and (count := file.readinto(buffer[: size - done])):
             crc = zlib.crc32(buffer[:count], crc)
-            size += count
+            done += count
+    return File(done, crc)
+
+
+def join(parts: Iterable[File]) -> File:
+    """Returns size and CRC-32 of parts of a file that follow each other."""
+    size = crc = 0
+    for part in parts:
+        crc = crc32.combine(crc, part.crc32, part.size)
+        size += part.size
     return File(size, crc)
+
+
+def run_in_threads(call: Callable[[_In], _Out], given: Sequence[_In]) -> list[_Out]:
+    """Returns the results of a function for each of some arguments."""
+    if len(given) < 2:
+        return list(map(call, given))
+    try:
+        with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+            return list(pool.map(call, given))
+    except RuntimeError:  # A program that is ending can start no threads.
+        return list(map(call, given))
 
 
 def list_files(directory: pathlib.Path) -> Iterator[pathlib.Path]:
@@ -59,13 +112,7 @@ def checksums(
     """
     every = [p.relative_to(directory).as_posix() for p in list_files(directory)]
     names = [name for name in every if name not in known]
-    paths = [directory / name for name in names]
-    try:
-        # `zlib.crc32` releases the interpreter lock, so threads do help.
-        with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
-            found = list(pool.map(checksum, paths))
-    except RuntimeError:  # A program that is ending can start no threads.
-        found = [checksum(path) for path in paths]
+    found = checksum_ranges([(directory / name, 0, None) for name in names])
     made = dict(zip(names, found, strict=True))
     return {name: made[name] if name in made else known[name] for name in every}
 
@@ -114,10 +161,10 @@ def read_verified(directory: pathlib.Path) -> Manifest:
 
 def flush(directory: pathlib.Path) -> None:
     """Flushes a directory and everything below it to the disk."""
-    folders = {directory}
-    for path in list_files(directory):
-        folders.add(path.parent)
-        flush_one(path)
+    files = list(list_files(directory))
+    # Together: a disk has the files of all of them to write.
+    run_in_threads(flush_one, files)
+    folders = {directory, *(path.parent for path in files)}
     # Inner directories before outer ones: a name is safe only after its contents are.
     for folder in sorted(folders, reverse=True):
         flush_one(folder)
