@@ -18,6 +18,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+import examples
 from tests.architecture import snapshot
 from unisono._src.foundation import public_names
 
@@ -232,12 +233,14 @@ def prepare(
 ) -> None:
     """Changes a docstring before Napoleon reads it.
 
-    Code may go on in the next line. And the first line of a property is a sentence, of
-    which Napoleon would take what comes before a colon for a type. The page is read
-    again when the file of the docstring changes.
+    Examples get the imports that they lack. Code may go on in the next line. And the
+    first line of a property is a sentence, of which Napoleon would take what comes
+    before a colon for a type. The page is read again when the file of the docstring
+    changes.
     """
     with contextlib.suppress(TypeError):  # It is a value, which has no file.
         app.env.note_dependency(inspect.getsourcefile(inspect.unwrap(value)) or "")
+    examples.add_imports(value, lines)
     parts = "\n".join(lines).split("\n\n")
     text = "\n\n".join(p if p.lstrip().startswith(">>>") else _quote(p) for p in parts)
     if what in ("property", "attribute"):

@@ -65,7 +65,8 @@ def get_static_value(tensor: object, partial: bool = False) -> np.ndarray | None
         tensor: the array.
         partial: accepted for TensorFlow's sake.
 
-    >>> get_static_value(tensors.tensor([1, 2]))
+    >>> import unisono
+    >>> get_static_value(unisono.constant([1, 2]))
     array([1, 2], dtype=int32)
     """
     found = bodies.find_known_value(tensors.tensor(tensor))
@@ -76,7 +77,8 @@ def get_static_value(tensor: object, partial: bool = False) -> np.ndarray | None
 def is_symbolic_tensor(tensor: object) -> bool:
     """Returns whether a value is an array that a program computes.
 
-    >>> is_symbolic_tensor(tensors.tensor([1, 2]))
+    >>> import unisono
+    >>> is_symbolic_tensor(unisono.constant([1, 2]))
     False
     """
     found = tensors.tensor(tensor) if tensors.is_array(tensor) else tensor

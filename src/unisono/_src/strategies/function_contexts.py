@@ -99,7 +99,10 @@ class MultiStepContext:
     def run_op(self) -> Any:
         """The value that the last step returned.
 
-        >>> run_steps(lambda context, x: 2 * x, iter([1, 2]), 2, None).run_op
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0"])
+        >>> run_steps = strategy.extended.experimental_run_steps_on_iterator
+        >>> run_steps(lambda context, x: 2 * x, iter([1, 2]), 2).run_op
         4
         """
         return self._run_op

@@ -91,7 +91,8 @@ class TPUStrategy(base.Strategy):
         ValueError: the assignment does not fit the devices that there are; or `state`
             is ``"sharded"`` and the devices belong to several processes.
 
-    >>> grid = tpu_system.initialize_tpu_system()
+    >>> from unisono.tpu.experimental import initialize_tpu_system
+    >>> grid = initialize_tpu_system()
     >>> pairs = DeviceAssignment.build(grid, [1, 1, 1, 2], num_replicas=4)
     >>> TPUStrategy(experimental_device_assignment=pairs).num_replicas_in_sync
     4
@@ -174,7 +175,7 @@ class TPUStrategy(base.Strategy):
                 the size of its axis, or the product is another.
 
         >>> import unisono
-        >>> grid = tpu_system.initialize_tpu_system()
+        >>> grid = unisono.tpu.experimental.initialize_tpu_system()
         >>> pairs = DeviceAssignment.build(grid, [1, 1, 1, 2], num_replicas=1)
         >>> strategy = TPUStrategy(experimental_device_assignment=pairs)
         >>> @unisono.function

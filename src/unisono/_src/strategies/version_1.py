@@ -40,7 +40,8 @@ class StrategyV1(base.Strategy):
 class MirroredStrategyV1(StrategyV1, mirrored.MirroredStrategy):
     """`distribute.MirroredStrategy` whose `reduce` needs no `axis`.
 
-    >>> MirroredStrategyV1(["CPU:0", "CPU:1"]).num_replicas_in_sync
+    >>> import unisono.compat.v1 as tf
+    >>> tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).num_replicas_in_sync
     2
     """
 
@@ -49,7 +50,10 @@ class MirroredStrategyV1(StrategyV1, mirrored.MirroredStrategy):
 class CentralStorageStrategyV1(StrategyV1, mirrored.CentralStorageStrategy):
     """`distribute.experimental.CentralStorageStrategy` whose `reduce` needs no `axis`.
 
-    >>> CentralStorageStrategyV1(["CPU:0", "CPU:1"]).num_replicas_in_sync
+    >>> import unisono.compat.v1 as tf
+    >>> devices = ["CPU:0", "CPU:1"]
+    >>> strategy = tf.distribute.experimental.CentralStorageStrategy(devices)
+    >>> strategy.num_replicas_in_sync
     2
     """
 
@@ -58,7 +62,8 @@ class CentralStorageStrategyV1(StrategyV1, mirrored.CentralStorageStrategy):
 class OneDeviceStrategyV1(StrategyV1, one_device.OneDeviceStrategy):
     """`distribute.OneDeviceStrategy` whose `reduce` needs no `axis`.
 
-    >>> OneDeviceStrategyV1("CPU:1").num_replicas_in_sync
+    >>> import unisono.compat.v1 as tf
+    >>> tf.distribute.OneDeviceStrategy("CPU:1").num_replicas_in_sync
     1
     """
 
@@ -69,7 +74,9 @@ class MultiWorkerMirroredStrategyV1(
 ):
     """`MultiWorkerMirroredStrategy` of TensorFlow 1, whose `reduce` needs no `axis`.
 
-    >>> MultiWorkerMirroredStrategyV1().num_replicas_in_sync
+    >>> import unisono.compat.v1 as tf
+    >>> strategy = tf.distribute.experimental.MultiWorkerMirroredStrategy()
+    >>> strategy.num_replicas_in_sync
     1
     """
 

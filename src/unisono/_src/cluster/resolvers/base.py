@@ -23,9 +23,10 @@ class ClusterResolver(abc.ABC):
     `rpc_layer` where they are known, and redefines `master` where that is not the
     address of a task.
 
+    >>> from unisono.train import ClusterSpec
     >>> class MyResolver(ClusterResolver):
     ...     def cluster_spec(self):
-    ...         return cluster_tasks.ClusterSpec({"worker": ["a:1", "b:2"]})
+    ...         return ClusterSpec({"worker": ["a:1", "b:2"]})
     >>> resolver = MyResolver()
     >>> resolver.task_type, resolver.task_id = "worker", 1
     >>> resolver.master(), resolver.master(task_id=0, rpc_layer="grpc")
@@ -140,9 +141,10 @@ class ClusterResolver(abc.ABC):
     def explain(self) -> Explanation:
         """Prints the findings and the variable that each comes from, and returns them.
 
-        >>> cluster = cluster_tasks.ClusterSpec({"worker": ["a:1", "b:2"]})
-        >>> from unisono._src.cluster.resolvers import simple
-        >>> resolver = simple.SimpleClusterResolver(cluster, task_type="worker")
+        >>> import unisono
+        >>> cluster = unisono.train.ClusterSpec({"worker": ["a:1", "b:2"]})
+        >>> resolvers = unisono.distribute.cluster_resolver
+        >>> resolver = resolvers.SimpleClusterResolver(cluster, task_type="worker")
         >>> resolver.explain().findings[0].value
                           SimpleClusterResolver
         ...
@@ -222,9 +224,14 @@ class Explanation(tables.ShownAsTable):
         title: the resolver's name.
         findings: the findings, in reading order.
 
-    >>> found = Explanation("MyResolver", (Finding("task_id", "1", "TF_CONFIG"),))
-    >>> "TF_CONFIG" in str(found), found.findings[0].value
-    (True, '1')
+    >>> import unisono
+    >>> cluster = unisono.train.ClusterSpec({"worker": ["a:1", "b:2"]})
+    >>> resolvers = unisono.distribute.cluster_resolver
+    >>> found = resolvers.SimpleClusterResolver(cluster, task_type="worker").explain()
+                          SimpleClusterResolver
+    ...
+    >>> found.title, found.findings[0].value
+    ('SimpleClusterResolver', 'worker')
     """
 
     title: str

@@ -11,7 +11,8 @@ from unisono._src.cluster.resolvers import base
 class SimpleClusterResolver(base.ClusterResolver):
     """Returns the cluster and the task that its constructor was given.
 
-    >>> cluster = cluster_tasks.ClusterSpec({"worker": ["a:1", "b:2"]})
+    >>> from unisono.train import ClusterSpec
+    >>> cluster = ClusterSpec({"worker": ["a:1", "b:2"]})
     >>> resolver = SimpleClusterResolver(cluster, task_type="worker", task_id=1)
     >>> resolver.master("worker", 0)
     'a:1'
@@ -94,7 +95,7 @@ class UnionClusterResolver(base.ClusterResolver):
     Jobs of the same name are joined, one list after the other. If one of them is a
     mapping from indices, all are merged as mappings, and an index may occur only once.
 
-    >>> ClusterSpec = cluster_tasks.ClusterSpec
+    >>> from unisono.train import ClusterSpec
     >>> a = SimpleClusterResolver(ClusterSpec({"worker": ["a:1"]}))
     >>> b = SimpleClusterResolver(ClusterSpec({"worker": ["b:2"], "ps": ["c:3"]}))
     >>> UnionClusterResolver(a, b).cluster_spec()

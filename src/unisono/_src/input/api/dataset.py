@@ -492,12 +492,13 @@ class Dataset(transforms.Transformations["Dataset"]):
         Returns:
             The number, `INFINITE_CARDINALITY` or `UNKNOWN_CARDINALITY`.
 
-        >>> dataset = Dataset.range(5).batch(2)
+        >>> from unisono import data
+        >>> dataset = data.Dataset.range(5).batch(2)
         >>> int(dataset.cardinality())
         3
-        >>> bool(dataset.repeat().cardinality() == INFINITE_CARDINALITY)
+        >>> bool(dataset.repeat().cardinality() == data.INFINITE_CARDINALITY)
         True
-        >>> bool(dataset.unique().cardinality() == UNKNOWN_CARDINALITY)
+        >>> bool(dataset.unique().cardinality() == data.UNKNOWN_CARDINALITY)
         True
         """
         return host_numbers.HostInt64(self._node.cardinality)
