@@ -495,12 +495,7 @@ def convert_host_result(result: _R) -> _R:
 
     Numbers are arrays, and variables the values that they have now.
     """
-
-    def convert(x: object) -> object:
-        is_number = isinstance(x, (bool, int, float, complex))
-        return jnp.asarray(x) if is_number else read_variable(x)
-
-    converted: _R = nest.map_structure(convert, result)
+    converted: _R = nest.map_structure(_convert_number, read_variables(result))
     return converted
 
 
@@ -546,6 +541,10 @@ def _convert_leaf(x: object) -> Any:
             "Return a tuple or a mapping, or register the class, for example with "
             "jax.tree_util.register_dataclass."
         )
+    return _convert_number(x)
+
+
+def _convert_number(x: object) -> Any:
     is_number = isinstance(x, (bool, int, float, complex))
     return jnp.asarray(x) if is_number else x
 

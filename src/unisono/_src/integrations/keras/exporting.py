@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -43,6 +44,23 @@ def lend(variable: KerasVariable) -> Iterator[Variable]:
     finally:
         del own["_kept"]
         variable.__class__ = kind
+
+
+def wrap_export(original: Callable[..., None]) -> Callable[..., None]:
+    """Return `Model.export` with an error that says what to write in its place."""
+
+    @functools.wraps(original)
+    def export(self: KerasModel, *args: object, **kwargs: object) -> None:
+        try:
+            original(self, *args, **kwargs)
+        except ImportError as error:
+            raise ImportError(
+                "model.export of Keras needs TensorFlow, which is not installed. Write "
+                "unisono.saved_model.save(model, path), which unisono.saved_model.load "
+                "and JAX alone can read; or install what it asks for."
+            ) from error
+
+    return export
 
 
 def make_forward(model: KerasModel) -> function.Function[..., object]:

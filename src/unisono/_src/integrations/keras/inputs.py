@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, final
 
@@ -22,6 +23,37 @@ from unisono._src.values import distributed
 
 _Dataset = dataset.Dataset | distributed_dataset.DistributedDataset
 _DATASETS = (dataset.Dataset, distributed_dataset.DistributedDataset)
+
+
+@final
+class TensorFlowNames:
+    """What `adapt` of layers asks of TensorFlow, also where that is not installed.
+
+    Args:
+        original: TensorFlow, which Keras loads when it is first used.
+    """
+
+    def __init__(self, original: object) -> None:
+        self._original = original
+
+    @property
+    def data(self) -> TensorFlowNames:
+        """Stands for ``tf.data``."""
+        return self
+
+    @property
+    def Dataset(self) -> tuple[type, ...]:
+        """The classes of datasets."""
+        loaded = sys.modules.get("tensorflow")
+        return (dataset.Dataset, *([loaded.data.Dataset] if loaded else []))
+
+    def is_tensor(self, x: object) -> bool:
+        """Return whether a value is a tensor of TensorFlow."""
+        loaded = sys.modules.get("tensorflow")
+        return loaded is not None and bool(loaded.is_tensor(x))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
 
 
 def bind_arguments(

@@ -51,6 +51,8 @@ NAMES: dict[str, tuple[str, str]] = {
         "JAXTrainer JAXEpochIterator jit",
         "the loops of models, and the batches and steps of an epoch",
     ),
+    "keras.src.layers.preprocessing.discretization": ("tf", "`adapt` of datasets"),
+    "keras.src.layers.preprocessing.normalization": ("tf", "`adapt` of datasets"),
     "keras.src.losses.loss": (
         "reduce_values scale_loss_for_distribution unscale_loss_for_distribution",
         "replaced where losses ask for the number of replicas",

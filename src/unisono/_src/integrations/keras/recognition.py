@@ -20,6 +20,7 @@ from unisono._src.integrations import attribute_patches
 from unisono._src.integrations.keras import (
     adoption,
     common_statistics,
+    exporting,
     inputs,
     internals,
     layer_statements,
@@ -129,6 +130,9 @@ def install() -> None:
                 inputs.wrap_get_data_adapter,
             ),
             (internals.Trainer, "compile", _wrap_compile),
+            (internals.normalization, "tf", inputs.TensorFlowNames),
+            (internals.discretization, "tf", inputs.TensorFlowNames),
+            (keras.Model, "export", exporting.wrap_export),
             *makers,
             (trainer, "_get_jax_state", replica_steps.wrap_get_state),
             (trainer, "_symbolic_build", replica_steps.wrap_build),
