@@ -294,7 +294,7 @@ def test_a_loop_that_begins_with_a_variable_goes_on_with_arrays():
 
 
 def test_a_loop_that_begins_with_a_variable_may_define_names():
-    start = tf.Variable(3)
+    start: Any = tf.Variable(3)
 
     @tf.function
     def count(n):
