@@ -165,5 +165,6 @@ def check_reading(traces: tuple[Any, ...], found: Versions, name: str) -> None:
             f"The variable '{name}' was read inside a function given to jax.jit, "
             "outside unisono.function. JAX would use its present value in all later "
             "calls. Use unisono.function instead of jax.jit, or read the variable "
-            "outside and pass its value in."
+            "outside and pass its value in. In a layer that Keras' fit runs, make it "
+            "with self.add_weight instead of unisono.Variable."
         )

@@ -55,3 +55,27 @@ def test_a_step_of_the_user_converts_them():
     model.set_weights([np.ones((2, 1)), np.zeros(1)])
     history = model.fit(given, given[:, :1], verbose=0)
     assert history.history["mse"] == [9.0]
+
+
+class Scaled(keras.layers.Layer):
+    def build(self, shape):
+        self.scale = tf.Variable(2.0 * np.ones(shape[-1], np.float32), trainable=False)
+
+    def call(self, x, training=False):
+        if training:
+            self.scale.assign(self.scale * 0.5 + 0.1)
+        return x * self.scale
+
+
+def test_a_layer_of_a_functional_model_may_have_a_variable_of_ours():
+    layer = Scaled()
+    model = keras.Sequential([keras.Input((3,)), layer])
+    x = np.ones((2, 3), np.float32)
+    assert layer.scale.numpy().tolist() == [2.0, 2.0, 2.0]
+    step = tf.function(lambda x: model(x, training=True))
+    # TensorFlow's numbers.
+    np.testing.assert_allclose(step(x)[0], 1.1)
+    np.testing.assert_allclose(step(x)[0], 0.65)
+    model.compile("sgd", "mse")
+    with pytest.raises(RuntimeError, match=r"make it\s+with self\.add_weight"):
+        model.fit(x, x, verbose=0)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from unisono._src.execution import traced_values
-from unisono._src.state import frames
+from unisono._src.state import frames, trace_versions
 
 _ADVICE = (
     "Keras' own steps convert no statements on arrays, nor do they with TensorFlow. A "
@@ -21,11 +21,18 @@ _ADVICE = (
 
 
 def wrap_spec(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a `compute_output_spec` that tells which statement needs a value."""
+    """Return a `compute_output_spec` that tells which statement needs a value.
+
+    A layer may read variables of unisono meanwhile: only the result's shape counts.
+    """
 
     @functools.wraps(original)
     def compute(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        return original(_explain(fn), *args, **kwargs)
+        def reading(*given: Any, **named: Any) -> Any:
+            with trace_versions.traced_once():
+                return fn(*given, **named)
+
+        return original(_explain(functools.wraps(fn)(reading)), *args, **kwargs)
 
     return compute
 
