@@ -24,3 +24,64 @@ def test_batches_of_a_later_epoch_are_in_the_memory_of_an_earlier_one():
 
 def id_of(batch):
     return np.asarray(batch).ctypes.data
+
+
+def place(rows, numbers, shape=(1 << 14,), dtype=np.uint8):
+    """Returns copies of arrays that are full of their numbers."""
+    copies = rows.copiers(len(numbers))
+    return [
+        copy(np.full(shape, number, dtype))
+        for copy, number in zip(copies, numbers, strict=True)
+    ]
+
+
+def test_rows_in_their_order_are_joined_without_a_copy():
+    rows = host_buffers.BatchRows(3, host_buffers.Buffers())
+    made = place(rows, (7, 8, 9))
+    assert rows.join([made[1], made[0], made[2]]) is None
+    joined = rows.join(made)
+    assert joined is not None and joined[:, 0].tolist() == [7, 8, 9]
+    assert np.shares_memory(joined, made[0])
+
+
+def test_another_beginning_leaves_the_batches_alone_that_were_made():
+    rows = host_buffers.BatchRows(2, host_buffers.Buffers())
+    first = rows.join(place(rows, (1, 2)))
+    place(rows, (3,))
+    rows.begin(1)
+    second = place(rows, (4, 5, 6))
+    joined = rows.join(second[1:])
+    assert first is not None and first[:, 0].tolist() == [1, 2]
+    assert joined is not None and joined[:, 0].tolist() == [5, 6]
+
+
+def test_rows_of_several_batches_and_other_arrays_are_not_joined():
+    rows = host_buffers.BatchRows(2, host_buffers.Buffers())
+    made = place(rows, (0, 1, 2, 3))
+    assert rows.join(made[1:3]) is None and rows.join(made[:1]) is None
+    assert rows.join([made[0], b"text"]) is None
+    assert rows.join([made[0], made[0]]) is None
+    own = np.zeros((2, 1 << 14))
+    assert rows.join(list(own)) is None
+    assert rows.join(place(rows, (4, 5), shape=(3,))) is None
+
+
+def test_an_array_of_another_shape_or_type_is_copied_on_its_own():
+    rows = host_buffers.BatchRows(3, host_buffers.Buffers())
+    kept = place(rows, (0,))
+    for shape, dtype in (((1 << 15,), np.uint8), ((1 << 14,), np.int8)):
+        (other,) = place(rows, (1,), shape, dtype)
+        assert other.shape == shape and other.dtype == dtype and (other == 1).all()
+        assert not np.shares_memory(other, kept[0])
+
+
+def test_no_memory_is_asked_for_a_size_that_stands_for_all_elements():
+    rows = host_buffers.BatchRows(1 << 62, host_buffers.Buffers())
+    assert place(rows, (7,))[0].tolist() == [7] * (1 << 14)
+
+
+def test_a_batch_of_which_no_row_is_left_is_forgotten():
+    rows = host_buffers.BatchRows(2, host_buffers.Buffers())
+    for number in range(100):
+        place(rows, (number, number))
+    assert len(rows._batches) == 1

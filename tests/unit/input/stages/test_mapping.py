@@ -1,5 +1,6 @@
 """What functions return: one array filled again and again, or new ones."""
 
+import itertools
 import threading
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import unisono as uni
 from tests.parity.programs import mirrored
 from tests.unit.input.pipelines import COUNTS, Dataset, flat
+from unisono._src.input.plan import elements
 from unisono._src.input.stages import mapping
 
 
@@ -228,3 +230,89 @@ def test_a_function_that_was_slow_runs_in_threads_from_the_first_element_on():
         assert numbers(made) == list(range(12))
     assert not threads[0].startswith("unisono-map")
     assert all(name.startswith("unisono-map") for name in threads[12:])
+
+
+def large(x):
+    """Returns an element of a large array, a small one and a number."""
+    return uni.fill([1 << 14], x), {"few": uni.fill([2], x), "one": x}
+
+
+@pytest.mark.parametrize("calls", [2, uni.data.AUTOTUNE])
+@pytest.mark.parametrize("size", [1, 3, 8, 1000])
+def test_threads_fill_batches_of_large_arrays(monkeypatch, calls, size):
+    monkeypatch.setattr(mapping, "_WORTH_A_THREAD", 0.0)
+    dataset = Dataset.range(41).map(large, num_parallel_calls=calls).batch(size)
+    # Kept, so that a batch in the memory of another would show.
+    for _ in range(2):
+        kept = list(dataset)
+        assert [len(whole) for whole, _ in kept[:-1]] == [size] * (len(kept) - 1)
+        for whole, rest in kept:
+            wanted = np.asarray(rest["one"])
+            np.testing.assert_array_equal(whole, np.repeat(wanted[:, None], 1 << 14, 1))
+            np.testing.assert_array_equal(rest["few"], wanted[:, None] + [[0, 0]])
+        read = np.concatenate([rest["one"] for _, rest in kept])
+        assert read.tolist() == list(range(41))
+
+
+def test_a_batch_of_large_arrays_is_made_where_threads_have_put_them(monkeypatch):
+    stacked = []
+    stack = elements._stack_column
+    monkeypatch.setattr(
+        elements,
+        "_stack_column",
+        lambda column, allocate: stacked.append(len(column)) or stack(column, allocate),
+    )
+    dataset = Dataset.range(10).map(lambda x: uni.fill([1 << 14], x), 2).batch(4)
+    assert [np.asarray(batch)[:, 5].tolist() for batch in dataset] == [
+        [0, 1, 2, 3],
+        [4, 5, 6, 7],
+        [8, 9],
+    ]
+    # The last one alone, which is not full.
+    assert stacked == [2]
+
+
+def test_an_array_that_a_thread_fills_again_is_copied_to_each_row():
+    own = threading.local()
+
+    def fill(x):
+        kept = vars(own).setdefault("kept", np.zeros(1 << 13))
+        kept[:] = x
+        return kept
+
+    dataset = Dataset.range(12).map(fill, num_parallel_calls=3).batch(4)
+    found = [np.asarray(batch) for batch in dataset]
+    for number, batch in enumerate(found):
+        assert batch[:, 0].tolist() == [4 * number + i for i in range(4)]
+        assert (batch == batch[:, :1]).all()
+
+
+def test_batches_of_large_arrays_are_right_after_a_failure_and_a_restore():
+    def fail_at_five(x):
+        if x == 5:
+            raise KeyError("five")
+        return uni.fill([1 << 14], x)
+
+    dataset = Dataset.range(16).map(fail_at_five, num_parallel_calls=2).batch(4)
+    iterator = iter(dataset)
+    assert np.asarray(next(iterator))[:, -1].tolist() == [0, 1, 2, 3]
+    with pytest.raises(KeyError, match="five"):
+        next(iterator)
+    other = iter(dataset)
+    other.set_state(iterator.get_state())
+    for reader in (iterator, other):
+        found = [np.asarray(batch)[:, -1].tolist() for batch in reader]
+        assert found == [[6, 7, 8, 9], [10, 11, 12, 13], [14, 15]]
+
+
+def test_a_batch_that_is_kept_stays_what_it_is_when_its_elements_are_made_again():
+    calls = itertools.count()
+    dataset = Dataset.range(8).map(lambda x: np.full(1 << 14, next(calls)), 2).batch(4)
+    iterator = iter(dataset)
+    state = iterator.get_state()
+    kept = np.asarray(next(iterator))
+    before = kept.copy()
+    iterator.set_state(state)
+    again = np.asarray(next(iterator))
+    np.testing.assert_array_equal(kept, before)
+    assert again.min() > before.max()

@@ -160,23 +160,32 @@ def convert(element: object) -> object:
     return map_leaves(to_array, element)
 
 
-def convert_and_copy(element: Any) -> object:
-    """Returns what `convert` returns, in memory of its own."""
+def convert_and_copy(
+    element: Any, copy: Callable[[np.ndarray], np.ndarray] = np.array
+) -> object:
+    """Returns what `convert` returns, in memory of its own.
+
+    Args:
+        element: any structure.
+        copy: copies an array of numbers; NumPy's class makes another one.
+    """
     # The most frequent cases first: this runs for every element of a map.
     kind = type(element)
     if kind is HostArray or kind is np.ndarray:
         if element.dtype.kind in _NUMBER_KINDS:
             # A number cannot be changed, so it is no copy of an array.
-            return np.array(element) if element.ndim else element.view(np.ndarray)[()]
+            return copy(element) if element.ndim else element.view(np.ndarray)[()]
     elif kind is tuple:
-        return tuple([None if x is None else convert_and_copy(x) for x in element])
+        return tuple(
+            [None if x is None else convert_and_copy(x, copy) for x in element]
+        )
     elif kind is dict:
         return {
-            key: None if x is None else convert_and_copy(x)
+            key: None if x is None else convert_and_copy(x, copy)
             for key, x in element.items()
         }
     if is_structure(element):
-        return map_leaves(convert_and_copy, element)
+        return map_leaves(lambda x: convert_and_copy(x, copy), element)
     return copy_array(convert(element))
 
 
@@ -356,19 +365,27 @@ def columns(elements: Sequence[Any]) -> object:
 
 
 def stack(
-    elements: Sequence[Any], allocate: Callable[..., np.ndarray] = np.empty
+    elements: Sequence[Any],
+    allocate: Callable[..., np.ndarray] = np.empty,
+    join: Callable[[list[Any]], np.ndarray | None] = lambda _: None,
 ) -> object:
     """Returns elements as one batch.
 
     Args:
         elements: what to stack; not empty.
         allocate: makes an array of a shape and type, to be filled.
+        join: returns the batch of arrays that are in its place already, else None.
 
     Raises:
         InvalidArgumentError: the shapes or types of a component differ.
         TypeError: the structures differ.
     """
-    return map_leaves(lambda c: _stack_column(c, allocate), columns(elements))
+
+    def make(column: list[Any]) -> np.ndarray:
+        joined = join(column)
+        return _stack_column(column, allocate) if joined is None else joined
+
+    return map_leaves(make, columns(elements))
 
 
 def _stack_column(column: list[Any], allocate: Callable[..., np.ndarray]) -> np.ndarray:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -94,6 +95,95 @@ class Buffers:
         block = _Block(size, np.uint8)
         block.offset = -block.ctypes.data % _ALIGNMENT
         return block
+
+
+@final
+class BatchRows:
+    """Copies the arrays of elements to where their batch will be.
+
+    Threads that make elements copy each of them anyway, while it is in their caches.
+    Whoever makes the batch then has nothing to copy.
+
+    Args:
+        size: the number of elements of a batch.
+        buffers: gives memory for batches.
+
+    >>> rows = BatchRows(2, Buffers())
+    >>> made = [copy(np.full(8192, 7)) for copy in rows.copiers(2)]
+    >>> rows.join(made)[:, 0].tolist()
+    [7, 7]
+    """
+
+    def __init__(self, size: int, buffers: Buffers) -> None:
+        self._size, self._buffers = size, buffers
+        self._lock = threading.Lock()
+        # By the number of the batch and of the component. Only their rows keep them
+        # alive: a batch may never be complete.
+        self._batches: dict[tuple[int, int], weakref.ref[np.ndarray]] = {}
+        self._next = 0
+
+    def begin(self, done: int = 0) -> None:
+        """Begins another batch, of which the reader has `done` elements already."""
+        # No place is used twice: the reader may have given away the batch.
+        self._next = -(-self._next // self._size) * self._size + done
+
+    def copiers(self, count: int) -> list[Callable[[np.ndarray], np.ndarray]]:
+        """Returns what copies the arrays of each of the next elements in turn."""
+        first, self._next = self._next, self._next + count
+        return [self._copier(*divmod(n, self._size)) for n in range(first, self._next)]
+
+    def _copier(self, batch: int, row: int) -> Callable[[np.ndarray], np.ndarray]:
+        parts = itertools.count()
+
+        def copy(array: np.ndarray) -> np.ndarray:
+            key = batch, next(parts)
+            # A size may be a large number that stands for all elements.
+            if not SMALL <= array.nbytes <= _MOST_BYTES // self._size:
+                return np.array(array)
+            whole = self._find(key, array)
+            if whole.shape[1:] != array.shape or whole.dtype != array.dtype:
+                return np.array(array)
+            made: np.ndarray = whole[row]
+            made[...] = array
+            return made
+
+        return copy
+
+    def _find(self, key: tuple[int, int], array: np.ndarray) -> np.ndarray:
+        """Returns the batch that an array belongs to."""
+        with self._lock:
+            known = self._batches.get(key)
+            whole = None if known is None else known()
+            if whole is None:
+                shape = (self._size, *array.shape)
+                whole = self._buffers.allocate(shape, array.dtype)
+                living = [
+                    (k, ref) for k, ref in self._batches.items() if ref() is not None
+                ]
+                self._batches = {**dict(living), key: weakref.ref(whole)}
+        return whole
+
+    def join(self, arrays: Sequence[Any]) -> np.ndarray | None:
+        """Returns the batch whose rows are some arrays; None if there is none."""
+        if len(arrays) != self._size:
+            return None
+        whole = getattr(arrays[0], "base", None)
+        with self._lock:
+            known = [ref() for ref in self._batches.values()]
+        if whole is None or not any(whole is x for x in known):
+            return None
+        place, step = _address(whole), whole.strides[0]
+        for number, x in enumerate(arrays):
+            is_row = getattr(x, "base", None) is whole
+            if not is_row or _address(x) != place + number * step:
+                return None
+        found: np.ndarray = whole
+        return found
+
+
+def _address(array: np.ndarray) -> int:
+    found: int = array.__array_interface__["data"][0]
+    return found
 
 
 @functools.cache

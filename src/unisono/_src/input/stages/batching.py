@@ -13,7 +13,7 @@ from unisono._src.execution import specs
 from unisono._src.foundation import errors, host_types, nest
 from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.input.plan import cursors, elements, host_buffers, nodes
-from unisono._src.input.stages import argument_checks
+from unisono._src.input.stages import argument_checks, mapping
 from unisono._src.input.stages.selecting import Make
 
 # A shape whose sizes may be None.
@@ -64,8 +64,18 @@ class _Batches(cursors.UnaryCursor, abc.ABC):
 class _Stacked(_Batches):
     """Stacks elements into batches."""
 
+    def __init__(self, node: Batch) -> None:
+        parent = node.parent
+        rows = host_buffers.BatchRows(node.size, node.buffers)
+        # Only a map makes its elements where they are told to be.
+        if isinstance(parent, mapping.Map):
+            super().__init__(parent.cursor(rows), node)
+        else:
+            super().__init__(parent.cursor(), node)
+        self._join = rows.join
+
     def _make(self, block: Sequence[Any]) -> object:
-        return elements.stack(block, self._buffers.allocate)
+        return elements.stack(block, self._buffers.allocate, self._join)
 
 
 @final
@@ -137,7 +147,7 @@ class Batch(Batching):
         parent = self.parent
         if isinstance(parent, nodes.Indexed) and (rows := parent.rows()) is not None:
             return _Gathered(rows, parent.indices(), self)
-        return _Stacked(parent.cursor(), self)
+        return _Stacked(self)
 
     def _spec(self) -> elements.Spec:
         return batched_spec(self.parent.spec, self.size if self.drop else None)

@@ -8,7 +8,7 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -31,6 +31,9 @@ _WORTH_A_THREAD = 200e-6
 _SAMPLES = 8
 # At most so many elements go to a thread at once.
 _MOST_AT_ONCE = 4
+
+_Copy = Callable[[np.ndarray], np.ndarray]
+_Rows = host_buffers.BatchRows | None
 
 
 def call(fn: Callable[..., Any], element: object) -> object:
@@ -69,12 +72,14 @@ def apply(fn: Callable[..., Any], element: object) -> object:
     return elements.convert(_to_structure(call(fn, element)))
 
 
-def apply_and_copy(fn: Callable[..., Any], element: object) -> object:
+def apply_and_copy(
+    fn: Callable[..., Any], element: object, copy: _Copy = np.array
+) -> object:
     """Returns what `apply` returns, in memory of its own.
 
     The function may fill one array again and again, and the reader may keep elements.
     """
-    return elements.convert_and_copy(_to_structure(call(fn, element)))
+    return elements.convert_and_copy(_to_structure(call(fn, element)), copy)
 
 
 def _to_structure(result: object) -> object:
@@ -144,12 +149,14 @@ class _Outcome:
             del exception, self
 
 
-def _apply_all(fn: Callable[..., Any], block: list[Any]) -> list[_Outcome]:
-    """Returns what has become of some elements."""
+def _apply_all(
+    fn: Callable[..., Any], block: list[Any], copies: Sequence[_Copy]
+) -> list[_Outcome]:
+    """Returns what has become of some elements; `copies` copies the arrays of each."""
     found = []
-    for element in block:
+    for element, copy in zip(block, copies, strict=True):
         try:
-            found.append(_Outcome(apply_and_copy(fn, element)))
+            found.append(_Outcome(apply_and_copy(fn, element, copy)))
         except Exception as e:
             found.append(_Outcome(None, e))
     return found
@@ -157,7 +164,14 @@ def _apply_all(fn: Callable[..., Any], block: list[Any]) -> list[_Outcome]:
 
 @final
 class _Threaded(ProcessBound, cursors.Cursor):
-    """Calls the function in threads; the order of the source is kept."""
+    """Calls the function in threads; the order of the source is kept.
+
+    Args:
+        source: gives the elements.
+        fn: the user's function.
+        threads: how many threads there are.
+        rows: the batches that a reader makes of all elements, if it is one that does.
+    """
 
     _bound_title = "An iterator with threads"
     _instead = "Save its get_state(), and give that to set_state of another iterator."
@@ -165,10 +179,10 @@ class _Threaded(ProcessBound, cursors.Cursor):
     _pool: concurrent.futures.ThreadPoolExecutor | None = None
 
     def __init__(
-        self, source: cursors.Cursor, fn: Callable[..., Any], threads: int
+        self, source: cursors.Cursor, fn: Callable[..., Any], threads: int, rows: _Rows
     ) -> None:
         self._source = source
-        self._fn = fn
+        self._fn, self._rows = fn, rows
         self._threads = threads
         self._history = cursors.PositionHistory(source, max(64, 2 * threads))
         # What threads work at, what the source has raised after it, and what is done.
@@ -229,7 +243,10 @@ class _Threaded(ProcessBound, cursors.Cursor):
             block = self._read_some(size)
             if not block:
                 return
-            self._waiting.append(self._pool.submit(_apply_all, self._fn, block))
+            size = len(block)
+            copies = self._rows.copiers(size) if self._rows else [np.array] * size
+            given = self._fn, block, copies
+            self._waiting.append(self._pool.submit(_apply_all, *given))
 
     def _read_some(self, size: int) -> list[Any]:
         """Returns the next elements of the source, up to one that it cannot read."""
@@ -266,6 +283,8 @@ class _Threaded(ProcessBound, cursors.Cursor):
         self._waiting.clear()
         self._ready.clear()
         self._unread = None
+        if self._rows:
+            self._rows.begin()
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown(wait=True, cancel_futures=True)
@@ -289,13 +308,18 @@ class _Tuned(cursors.Cursor):
         source: gives the elements.
         fn: the user's function.
         took: the seconds of the first calls; those of an earlier epoch count, too.
+        rows: the batches that a reader makes of all elements, if it is one that does.
     """
 
     def __init__(
-        self, source: cursors.Cursor, fn: Callable[..., Any], took: list[float]
+        self,
+        source: cursors.Cursor,
+        fn: Callable[..., Any],
+        took: list[float],
+        rows: _Rows,
     ) -> None:
         self._source = source
-        self._fn = fn
+        self._fn, self._rows = fn, rows
         self._took = took
         self._inner: cursors.Cursor | None = None
 
@@ -314,8 +338,10 @@ class _Tuned(cursors.Cursor):
         if len(self._took) >= _SAMPLES:
             # The median: the first call may load a library, or fill a cache.
             slow = sorted(self._took)[_SAMPLES // 2] > _WORTH_A_THREAD
+            if self._rows:
+                self._rows.begin(len(found))
             self._inner = (
-                _Threaded(self._source, self._fn, _cores())
+                _Threaded(self._source, self._fn, _cores(), self._rows)
                 if slow
                 else _Mapped(self._source, self._fn)
             )
@@ -373,8 +399,13 @@ class Map(nodes.SameCount, nodes.ChangedByReading):
     run: Callable[[Map], cursors.Cursor] | None = None
     samples_spec = True
 
-    def cursor(self) -> cursors.Cursor:
-        """Returns a cursor that calls the function for each element."""
+    def cursor(self, rows: _Rows = None) -> cursors.Cursor:
+        """Returns a cursor that calls the function for each element.
+
+        Args:
+            rows: the batches that the reader makes of all elements, if it is one that
+                does.
+        """
         if self.run is not None:
             return self.run(self)
         source = self.parent.cursor()
@@ -382,8 +413,8 @@ class Map(nodes.SameCount, nodes.ChangedByReading):
         if self.parallel is None or self.parallel == 1:
             return _Mapped(source, self.fn)
         if self.parallel == AUTOTUNE:
-            return _Tuned(source, self.fn, self._took)
-        return _Threaded(source, self.fn, self.parallel)
+            return _Tuned(source, self.fn, self._took, rows)
+        return _Threaded(source, self.fn, self.parallel, rows)
 
     @functools.cached_property
     def _took(self) -> list[float]:
