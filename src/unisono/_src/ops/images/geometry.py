@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import numpy as np
 
 from unisono._src.ops import tensors
+from unisono._src.ops.host import host_programs
 from unisono._src.ops.images.image_functions import (
     ArrayModule,
     as_result,
@@ -25,6 +28,10 @@ __all__ = [
     "rot90",
 ]
 
+# The types whose bits a program moves, by their size. JAX has none of 64 bits, unless
+# it is told.
+_BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
+
 
 @image_function("image.flip_left_right", is_arithmetic=False)
 def flip_left_right(xp: ArrayModule, image: TensorLike) -> jax.Array:
@@ -36,12 +43,29 @@ def flip_left_right(xp: ArrayModule, image: TensorLike) -> jax.Array:
     images = read_images(xp, "flip_left_right", image)
     if xp is not np:
         return images[..., ::-1, :]
-    # Not a view: a pixel has few numbers, and NumPy is slow with arrays whose rows end
-    # after each pixel.
+    return as_result(_flip_on_host(np.asarray(images)))
+
+
+def _flip_on_host(images: np.ndarray) -> np.ndarray:
+    """Returns images whose columns are in reverse order.
+
+    Not a view: a pixel has few numbers, and NumPy is slow with arrays whose rows end
+    after each pixel.
+    """
+    if images.ndim == 3 and (bits := _BITS.get(images.itemsize)):
+        program = _find_flip(images.shape, bits)
+        if (done := program.run(images.view(bits)[None])) is not None:
+            return done.view(images.dtype).reshape(images.shape)
     made = np.empty(images.shape, images.dtype)
     for channel in range(images.shape[-1]):
         made[..., channel] = images[..., ::-1, channel]
-    return as_result(made)
+    return made
+
+
+@functools.lru_cache
+def _find_flip(shape: tuple[int, ...], dtype: type) -> host_programs.Program:
+    """Returns the program that flips images of one shape and type."""
+    return host_programs.Program(lambda image: image[:, ::-1])
 
 
 @image_function("image.flip_up_down", is_arithmetic=False)

@@ -86,10 +86,11 @@ def read_array(xp: ArrayModule, name: str, x: object) -> jax.Array:
     Raises:
         InvalidArgumentError: it is of another type.
     """
+    found: jax.Array
     if xp is np:
         # What other names of datasets' functions return comes first.
-        is_own = type(x) is elements.HostArray
-        found = as_result(np.asarray(x if is_own else elements.to_array(x)))
+        is_known = type(x) is elements.HostArray
+        found = np.asarray(x if is_known else elements.to_array(x))  # type: ignore[assignment]
     else:
         found = tensors.tensor(x)
     kinds.check(name, found.dtype, kinds.REAL)

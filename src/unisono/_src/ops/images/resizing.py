@@ -153,7 +153,7 @@ def _run_on_host(
 ) -> jax.Array:
     """Returns what `combine` makes of images; a program does it for many photos."""
     channels = images.shape[-1]
-    if combine is _combine_linearly:
+    if combine is _combine_linearly and images.dtype == np.uint8:
         done = compiled_resizing.find(y, x, channels).run(np.asarray(images))
         if done is not None:
             return as_result(done)
