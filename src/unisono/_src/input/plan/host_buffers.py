@@ -127,16 +127,18 @@ class BatchRows:
         # No place is used twice: the reader may have given away the batch.
         self._next = -(-self._next // self._size) * self._size + done
 
-    def copiers(self, count: int) -> list[Callable[[np.ndarray], np.ndarray]]:
-        """Returns what copies the arrays of each of the next elements in turn."""
+    def copiers(self, count: int) -> list[Callable[[Any], Any]]:
+        """Returns, for each of the next elements, what copies its parts in turn."""
         first, self._next = self._next, self._next + count
         return [self._copier(*divmod(n, self._size)) for n in range(first, self._next)]
 
-    def _copier(self, batch: int, row: int) -> Callable[[np.ndarray], np.ndarray]:
+    def _copier(self, batch: int, row: int) -> Callable[[Any], Any]:
         parts = itertools.count()
 
-        def copy(array: np.ndarray) -> np.ndarray:
+        def copy(array: Any) -> Any:
             key = batch, next(parts)
+            if not isinstance(array, np.ndarray):
+                return array
             # A size may be a large number that stands for all elements.
             if not SMALL <= array.nbytes <= _MOST_BYTES // self._size:
                 return np.array(array)

@@ -32,7 +32,7 @@ _SAMPLES = 8
 # At most so many elements go to a thread at once.
 _MOST_AT_ONCE = 4
 
-_Copy = Callable[[np.ndarray], np.ndarray]
+_Copy = Callable[[Any], Any]
 _Rows = host_buffers.BatchRows | None
 
 
@@ -73,13 +73,15 @@ def apply(fn: Callable[..., Any], element: object) -> object:
 
 
 def apply_and_copy(
-    fn: Callable[..., Any], element: object, copy: _Copy = np.array
+    fn: Callable[..., Any], element: object, copy: _Copy | None = None
 ) -> object:
-    """Returns what `apply` returns, in memory of its own.
+    """Returns what `apply` returns, in memory of its own; `copy` copies each part.
 
     The function may fill one array again and again, and the reader may keep elements.
     """
-    return elements.convert_and_copy(_to_structure(call(fn, element)), copy)
+    if copy is None:
+        return elements.convert_and_copy(_to_structure(call(fn, element)))
+    return elements.map_leaves(copy, apply(fn, element))
 
 
 def _to_structure(result: object) -> object:
@@ -150,7 +152,7 @@ class _Outcome:
 
 
 def _apply_all(
-    fn: Callable[..., Any], block: list[Any], copies: Sequence[_Copy]
+    fn: Callable[..., Any], block: list[Any], copies: Sequence[_Copy | None]
 ) -> list[_Outcome]:
     """Returns what has become of some elements; `copies` copies the arrays of each."""
     found = []
@@ -235,18 +237,16 @@ class _Threaded(ProcessBound, cursors.Cursor):
     def _submit(self, size: int, wanted: int) -> None:
         """Gives the threads elements until `wanted` calls are under way."""
         assert self._pool is not None
-        # There is work for every thread; more is
-        # read in bursts, when half of it is done.
+        # Every thread has work; more is read in bursts, when half of it is done.
         if len(self._waiting) > self._threads:
             return
         for _ in range(wanted - len(self._waiting)):
             block = self._read_some(size)
             if not block:
                 return
-            size = len(block)
-            copies = self._rows.copiers(size) if self._rows else [np.array] * size
-            given = self._fn, block, copies
-            self._waiting.append(self._pool.submit(_apply_all, *given))
+            count = len(block)
+            copies = self._rows.copiers(count) if self._rows else [None] * count
+            self._waiting.append(self._pool.submit(_apply_all, self._fn, block, copies))
 
     def _read_some(self, size: int) -> list[Any]:
         """Returns the next elements of the source, up to one that it cannot read."""
@@ -318,9 +318,8 @@ class _Tuned(cursors.Cursor):
         took: list[float],
         rows: _Rows,
     ) -> None:
-        self._source = source
-        self._fn, self._rows = fn, rows
-        self._took = took
+        self._source, self._fn = source, fn
+        self._took, self._rows = took, rows
         self._inner: cursors.Cursor | None = None
 
     def read(self, count: int) -> list[Any]:
