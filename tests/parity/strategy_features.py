@@ -257,8 +257,8 @@ CELLS = {
     ("several workers", "TPU"): YES,
     ("several workers", "ParameterServer"): YES,
     ("sharded state", "Mirrored, sharded"): YES,
-    ("sharded state", "MultiWorker"): "`state=`",
-    ("sharded state", "TPU"): "`state=`",
+    ("sharded state", "MultiWorker"): "option",
+    ("sharded state", "TPU"): "option",
     ("sharded state", "ParameterServer"): "partitioner",
 }
 
