@@ -10,7 +10,7 @@ from typing import Any
 os.environ.setdefault("KERAS_BACKEND", "jax")
 
 import unisono as uni
-from tests.zoo import bugs, builders, right
+from tests.zoo import bugs, builders, delicate, right
 from unisono._src.training import optimizers
 
 ERROR = 1e-4
@@ -23,8 +23,9 @@ def check(program, replicas=(1, 2, 3, 8)):
     data = {name: options.pop(name) for name in names if name in options}
     strategy = uni.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     step = program.build(strategy)
+    batches = options.pop("batches", None) or builders.batches(**data)
     return uni.testing.check_parity(
-        step, builders.batches(**data), replicas, strategy=strategy, **options
+        step, batches, replicas, strategy=strategy, **options
     )
 
 
@@ -51,6 +52,18 @@ def small_error():
         yield planted
     finally:
         cls._collect = collect
+
+
+def _try_delicate(names, counts):
+    for program in [*delicate.RIGHT, *delicate.WRONG]:
+        is_right = program in delicate.RIGHT
+        if names and program.name not in names:
+            continue
+        report = check(program)
+        counts["delicate right" if is_right else "delicate wrong"] += 1
+        counts["delicate alarms" if is_right else "delicate found"] += not report
+        if bool(report) != is_right:
+            print("ALARM" if is_right else "MISSED", program.name, report, flush=True)
 
 
 def main(names):
@@ -85,6 +98,8 @@ def main(names):
         counts["planted found"] += not wrong
         if wrong:
             print("NOT SEEN", program.name, wrong.floor, flush=True)
+    if "bugs" not in names:
+        _try_delicate(names, counts)
     seconds = round(time.monotonic() - start)
     print(dict(counts), f"{seconds} s")
 

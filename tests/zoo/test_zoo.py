@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from tests.zoo import bugs, right, table
+from tests.zoo import bugs, delicate, right, table
 
 _IS_ALL = os.environ.get("UNISONO_TEST_ZOO") == "all"
 # One that needs each kind of rule.
@@ -21,6 +21,7 @@ _SAMPLE = {
     "weight_decay_on_every_replica",
 }
 _RIGHT = {"clipped_after_the_sum", "weighted_metric", "accumulated_gradients"}
+_DELICATE = {"relu_layers_adam_1", "layers_adam_3_scaled"}
 _REPLICAS = (1, 2, 3, 8) if _IS_ALL else (1, 2, 3)
 
 
@@ -34,6 +35,19 @@ def test_a_planted_bug_is_found_and_its_cause_named(program):
     report = table.check(program, _REPLICAS)
     assert not report
     assert report.cause.code == program.cause, report
+
+
+@pytest.mark.needs_devices(8)
+@pytest.mark.parametrize("program", pick(delicate.WRONG, _DELICATE))
+def test_a_small_bug_is_found_where_rounding_shows(program):
+    assert not table.check(program, _REPLICAS)
+
+
+@pytest.mark.needs_devices(8)
+@pytest.mark.parametrize("program", pick(delicate.RIGHT, _DELICATE))
+def test_rounding_that_shows_is_no_difference(program):
+    report = table.check(program, _REPLICAS)
+    assert report, report
 
 
 @pytest.mark.needs_devices(8)
@@ -54,3 +68,4 @@ def test_an_error_of_a_ten_thousandth_in_one_gradient_is_found():
 def test_the_zoo_is_large_enough():
     links = {p.link for p in bugs.BUGS if p.link}
     assert len(bugs.BUGS) >= 24 and len(links) >= 12 and len(right.RIGHT) >= 60
+    assert len(delicate.RIGHT) >= 40 and len(delicate.WRONG) >= 20

@@ -25,9 +25,9 @@ def test_parts_are_those_of_a_distributed_dataset():
 
 def test_equal_parts_repeat_the_first():
     np.testing.assert_array_equal(
-        batches.repeat_first_part(BATCH, 3)["y"], [0, 1, 0, 1, 0, 1]
+        batches.repeat_part(BATCH, 3)["y"], [0, 1, 0, 1, 0, 1]
     )
-    np.testing.assert_array_equal(batches.repeat_first_part(BATCH, 8)["y"], [0] * 8)
+    np.testing.assert_array_equal(batches.repeat_part(BATCH, 8)["y"], [0] * 8)
 
 
 def test_one_row_is_changed_and_the_batch_stays():

@@ -1,5 +1,7 @@
+import logging
 import random
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -45,6 +47,53 @@ def test_a_report_names_the_gradient_the_step_the_cause_and_the_line(s):
     # The line that hands the gradients to the optimizer.
     assert "builders.py:" in report.line
     assert "cause:    times-n." in str(report) and "global_batch_size" in str(report)
+
+
+def test_an_accident_of_rounding_is_no_difference(s):
+    """As if rounding turned a relu on: on several replicas, from these weights."""
+    with s.scope():
+        model = builders.Model()
+    first = model.kernels[0].numpy()
+    optimizer = uni.optimizers.Optimizer(optax.sgd(0.1), model.variables)
+
+    def step_with(is_accident):
+        def replica(x, y):
+            found = uni.grad(lambda: builders.mean_loss(model, x, y), model.variables)()
+            is_here = s.num_replicas_in_sync > 1
+            if is_accident:
+                is_here = is_here & (model.kernels[0].value() == first).all()
+            factor = jnp.where(is_here, 1.01, 1.0)
+            optimizer.apply_gradients(zip([factor * g for g in found], model.variables))
+
+        return uni.function(lambda x, y: s.run(replica, args=(x, y)))
+
+    assert check(step_with(True), s)
+    assert not check(step_with(False), s)
+
+
+@pytest.mark.parametrize("factor, most", [(1.0, 30), (1.01, 45)])
+def test_a_check_costs_at_most_three_times_the_runs_that_it_compares(
+    s, caplog, factor, most
+):
+    """Three runs of five steps; each is compiled once, and one of them once more."""
+    calls = []
+
+    def change(gradients):
+        return [g * (factor if s.num_replicas_in_sync > 1 else 1.0) for g in gradients]
+
+    compiled = builders.train(s, builders.mean_loss, change=change)
+
+    def step(x, y):
+        calls.append(s.num_replicas_in_sync)
+        return compiled(x, y)
+
+    with jax.log_compiles(), caplog.at_level(logging.WARNING):
+        report = check(step, s, builders.batches(5), (1, 2, 4))
+    told = [r.getMessage() for r in caplog.records]
+    programs = [text for text in told if text.startswith("Compiling jit(step)")]
+    assert bool(report) == (factor == 1.0)
+    assert len(programs) == (3 if report else 4), told
+    assert len(calls) <= most and calls.count(2) + calls.count(4) <= 20
 
 
 def test_variables_and_random_states_are_as_before_also_after_an_error(s):

@@ -115,7 +115,7 @@ def _compare(
             f"--replicas takes numbers such as 1,8; received {replicas!r}."
         ) from None
     runner = script_runs.ScriptRunner(script, args, steps, write, folder)
-    return parity.compare_sizes(runner, runner.given, sizes, orders=2)
+    return parity.compare_sizes(runner, runner.given, sizes, floors=2)
 
 
 def _read_names(mapped: list[str]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -59,21 +59,31 @@ def pick(batch: Batch, rows: Any) -> Batch:
 
 
 def orders(rows: int) -> list[np.ndarray]:
-    """Returns other orders of the rows, by which the effect of rounding is measured."""
+    """Returns orders of the rows, by which rounding is measured: as it is, and others.
+
+    >>> [order.tolist() for order in orders(3)]
+    [[0, 1, 2], [1, 0, 2], [2, 1, 0]]
+    """
     mixed = np.random.RandomState(rows).permutation(rows)
-    return [np.arange(rows)[::-1], mixed, np.roll(np.arange(rows), rows // 2)]
+    return [np.arange(rows), mixed, np.arange(rows)[::-1]]
+
+
+def bounds(batch: Batch, replicas: int) -> Sequence[tuple[int, int]]:
+    """Returns the first row of each replica, and the one behind its last."""
+    return steps.chunks(count_rows(batch), replicas)
 
 
 def part(batch: Batch, replicas: int, replica: int) -> Batch:
     """Returns the rows of one replica."""
-    start, stop = steps.chunks(count_rows(batch), replicas)[replica]
+    start, stop = bounds(batch, replicas)[replica]
     return pick(batch, np.arange(start, stop))
 
 
-def repeat_first_part(batch: Batch, replicas: int) -> Batch:
-    """Returns a batch whose parts are all like the first part."""
-    size = count_rows(batch) // replicas
-    return pick(batch, np.tile(np.arange(max(size, 1)), replicas))
+def repeat_part(batch: Batch, replicas: int, replica: int = 0) -> Batch:
+    """Returns a batch whose parts are all like the part of one replica."""
+    start, stop = bounds(batch, replicas)[replica]
+    size = max(min(count_rows(batch) // replicas, stop - start), 1)
+    return pick(batch, np.tile(np.arange(start, start + size), replicas))
 
 
 def change_row(batch: Batch, row: int) -> Batch:

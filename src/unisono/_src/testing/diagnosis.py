@@ -7,13 +7,13 @@ equal, or changes one row. Each rule below says what it would see if it were the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, final
+from typing import final
 
 import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.testing import batches as rows, comparison, records
-from unisono._src.testing.comparison import Difference, Floor
+from unisono._src.testing.comparison import Difference, Floor, StepRunner
 from unisono._src.testing.records import (
     GRADIENT,
     METRIC,
@@ -26,27 +26,9 @@ from unisono._src.testing.records import (
 # Two numbers are the same for a rule if they differ by less, relatively.
 _SAME = 1e-3
 # How many rows are changed one by one to see which count.
-_MOST_ROWS = 40
+_MOST_ROWS = 8
 # A difference that may come of numbers of 16 bits is smaller.
 _HALF = 5e-2
-
-
-class StepRunner(Protocol):
-    """Runs a step on a number of replicas, and knows its variables."""
-
-    def run(
-        self, replicas: int, given: Sequence[rows.Batch], fresh: bool = False
-    ) -> Run:
-        """Runs the step once for each batch; traced anew if it is fresh."""
-
-    def is_first_only(self, name: str) -> bool:
-        """Whether a variable keeps the value of the first replica."""
-
-    def find_line(self, difference: Difference) -> str | None:
-        """Returns file and line of the code that made a value, if it is known."""
-
-    def find_half_precision(self) -> float:
-        """Returns the rounding of products in 16 bits, if the step computes some."""
 
 
 @final
@@ -74,6 +56,7 @@ class Diagnosis:
         self._runs = runs
         self._found = found
         self._floor = floor
+        self._repeated: dict[tuple[int, int], Run] = {}
         self.first = found[0]
         self._step = self.first.step
         self._batch = self._given[self._step]
@@ -129,6 +112,20 @@ class Diagnosis:
         """Runs the step of the difference with another batch."""
         return self._runner.run(replicas, [*self._given[: self._step], batch])
 
+    def _try_equal_parts(self, replicas: int, part: int = 0) -> Run:
+        """Runs that step with one replica's rows in place of those of each."""
+        if (replicas, part) not in self._repeated:
+            equal = rows.repeat_part(self._batch, self._replicas, part)
+            self._repeated[replicas, part] = self._try(replicas, equal)
+        return self._repeated[replicas, part]
+
+    def _try_part(self, part: int) -> Run:
+        """Runs that step on one device, with one replica's rows."""
+        if not self._is_uneven:
+            # As many rows as the batch has, so that no program is compiled for fewer.
+            return self._try_equal_parts(1, part)
+        return self._try(1, rows.part(self._batch, self._replicas, part))
+
     def _copies(self, run: Run, batch_step: int | None = None) -> np.ndarray | None:
         """Returns the gradients of each replica, in one row each."""
         step = self._step if batch_step is None else batch_step
@@ -141,8 +138,9 @@ class Diagnosis:
     # The rules.
 
     def _python_state(self) -> str | None:
-        again = self._runner.run(1, self._given, fresh=True)
-        found = comparison.compare(self._one, again, 1, self._floor)
+        again = self._runner.run(1, self._given[: self._step + 1], fresh=True)
+        one = Run(self._one.before, self._one.steps[: self._step + 1])
+        found = comparison.compare(one, again, 1, self._floor)
         return "python-state" if found else None
 
     def _accumulation(self) -> str | None:
@@ -157,8 +155,7 @@ class Diagnosis:
 
     def _random(self) -> str | None:
         is_ordered = self._floor.is_ordered
-        equal = rows.repeat_first_part(self._batch, self._replicas)
-        copies = self._copies(self._try(self._replicas, equal))
+        copies = self._copies(self._try_equal_parts(self._replicas))
         if copies is None:
             return "random-different" if is_ordered else None
         if not _is_near(copies, copies[:1]):
@@ -245,8 +242,10 @@ class Diagnosis:
         if not self._is_uneven or self.first.kind == METRIC:
             return None
         base = [self._signal(self._one), self._signal(self._many)]
-        chosen = [*range(self._rows)]
-        if self._rows > _MOST_ROWS:
+        # Rows are lost or repeated where the parts of the replicas begin and end.
+        parts = rows.bounds(self._batch, self._replicas)
+        chosen = sorted({row for a, b in parts if b > a for row in (a, b - 1)})
+        if len(chosen) > _MOST_ROWS:
             chosen = [*chosen[: _MOST_ROWS // 2], *chosen[-_MOST_ROWS // 2 :]]
         effects = []
         for row in chosen:
@@ -266,7 +265,7 @@ class Diagnosis:
         return "data-repeated" if is_whole and max(whole) > 1 else None
 
     def _first_replica(self) -> str | None:
-        alone = self._signal(self._try(1, rows.part(self._batch, self._replicas, 0)))
+        alone = self._signal(self._try_part(0))
         found = self._signal(self._many)
         n = self._replicas
         if not any(_is_near(found, factor * alone) for factor in (1, n, 1 / n)):
@@ -281,16 +280,16 @@ class Diagnosis:
         n = self._replicas
         if n > self._rows:
             return None
-        parts = [
-            self._signal(self._try(1, rows.part(self._batch, n, i))) for i in range(n)
-        ]
+        parts = [self._signal(self._try_part(i)) for i in range(n)]
         found, one = self._signal(self._many), self._signal(self._one)
         if any(p.shape != found.shape for p in parts):
             return None
         is_sum = self._is_uneven and _is_near(found, sum(parts))
         if is_sum and _is_near(comparison.ratio(found, one), n, 0.3):
             return "times-n"
-        if not _is_near(found, np.mean(parts, axis=0)):
+        mean = np.mean(parts, axis=0)
+        is_nearer = np.max(np.abs(found - mean)) < np.max(np.abs(found - one)) / 2
+        if not (_is_near(found, mean) and is_nearer):
             return None
         if self.first.kind == METRIC or not self._is_training():
             return "metric-not-weighted"
@@ -304,9 +303,8 @@ class Diagnosis:
         return "mean-of-means"
 
     def _statistics(self) -> str | None:
-        equal = rows.repeat_first_part(self._batch, self._replicas)
-        one = self._signal(self._try(1, equal))
-        many = self._signal(self._try(self._replicas, equal))
+        one = self._signal(self._try_equal_parts(1))
+        many = self._signal(self._try_equal_parts(self._replicas))
         return "part-statistics" if _is_near(many, one, 1e-4) else None
 
     def _is_training(self) -> bool:

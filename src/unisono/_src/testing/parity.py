@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, final
 
@@ -14,12 +15,12 @@ from unisono._src.testing import (
     causes,
     comparison,
     diagnosis,
+    last_digits,
     pictures,
     runs,
 )
 from unisono._src.testing.causes import Cause
-from unisono._src.testing.comparison import Difference, Floor
-from unisono._src.testing.diagnosis import StepRunner
+from unisono._src.testing.comparison import Difference, Floor, StepRunner
 from unisono._src.testing.records import Run
 
 
@@ -33,8 +34,7 @@ class ParityReport:
         steps: the number of steps.
         compared: the number of values that were compared at each step.
         largest: the largest relative difference that is taken for rounding.
-        floor: the one that another order of the rows makes of the same value, on one
-            device.
+        floor: the one that rounding makes of the same value, on one device.
         differences: the values that differ by more, the first one first.
         cause: the probable cause of the first difference; None if there is none.
         line: file and line of the code that made it, if it is known.
@@ -103,9 +103,9 @@ def check_parity(
 
     Each run begins with the present state. Results, gradients that reach optimizers,
     variables, slots and metrics are compared after every step. Rounding is measured:
-    the same rows in another order, on one device. Variables, random states and the
-    datasets are afterwards as they were; only Python objects that the step itself
-    changes are not restored.
+    the same rows in another order, and weights with other last digits, on one device.
+    Variables, random states and the datasets are afterwards as they were; only Python
+    objects that the step itself changes are not restored.
 
     Args:
         step: the step, compiled or not, of a `MirroredStrategy` or of a
@@ -152,7 +152,7 @@ def compare_sizes(
     runner: StepRunner,
     given: Sequence[rows.Batch],
     sizes: Sequence[int],
-    orders: int = 3,
+    floors: int = 3,
 ) -> ParityReport:
     """Returns how runs on several numbers of replicas differ from one device.
 
@@ -160,16 +160,22 @@ def compare_sizes(
         runner: runs the step.
         given: the global batches.
         sizes: the numbers of replicas.
-        orders: how many other orders of the rows measure rounding.
+        floors: how many runs on one device measure rounding.
     """
     one = runner.run(1, given)
-    half = runner.find_half_precision()
-    floor = comparison.make_floor(one, runner, given, orders, half)
+    floor = comparison.make_floor(one, runner, given, floors)
     made = {1: one}
     found: list[Difference] = []
+
+    @functools.cache
+    def run_far(count: int, end: int) -> Run:
+        some = given if end == len(given) else given[:end]
+        return runner.run(count, some, digits=last_digits.FAR)
+
     for count in sizes:
         made[count] = runner.run(count, given)
-        found += comparison.compare(one, made[count], count, floor)
+        differing = comparison.compare(one, made[count], count, floor)
+        found += _keep_lasting(differing, run_far, len(given), made, floor)
     found.sort(key=Difference.order)
     uncompared = {name for r in made.values() for s in r.steps for name in s.uncompared}
     cause, line = None, None
@@ -191,6 +197,36 @@ def compare_sizes(
         uncompared=tuple(sorted(uncompared)),
         course=tuple(map(max, zip(*courses, strict=True))),
     )
+
+
+def _keep_lasting(
+    found: list[Difference],
+    run_far: Callable[[int, int], Run],
+    steps: int,
+    made: dict[int, Run],
+    floor: Floor,
+) -> list[Difference]:
+    """Returns the differences that are there from slightly other weights, too.
+
+    Args:
+        found: the differences of one number of replicas, in order.
+        run_far: makes the first steps from slightly other weights, for a number of
+            replicas and of steps.
+        steps: the number of steps.
+        made: the runs from the weights as they are.
+        floor: the effect of rounding.
+    """
+    if not found:
+        return []
+    count = found[0].replicas
+    # If the first step that differs does so again, later steps need not be run.
+    for end in sorted({found[0].step + 1, steps}):
+        again = [run_far(1, end), run_far(count, end)]
+        seen = [d for d in found if d.step < end]
+        kept = comparison.keep_lasting(seen, (made[1], made[count]), again, floor)
+        if kept:
+            return [*kept, *(d for d in found if d.step >= end)]
+    return []
 
 
 def check_sizes(replicas: Sequence[int]) -> list[int]:

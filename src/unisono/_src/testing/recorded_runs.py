@@ -87,7 +87,8 @@ class PortRunner:
         """Runs the program.
 
         Args:
-            is_turned: whether the rows of each part come in the other order.
+            is_turned: whether the rows of each part come in the other order, and
+                weights begin with other last digits.
             is_swapped: whether what order has paired is paired in the other order.
             seed: what random numbers begin with.
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from unisono._src.state.storage import Cell
 from unisono._src.strategies import resizing
-from unisono._src.testing import matching, recorder, records
+from unisono._src.testing import last_digits, matching, recorder, records
 from unisono._src.testing.matching import Matching, Named
 from unisono._src.testing.recordings import Recording
 from unisono._src.testing.records import METRIC, STATE, Names
@@ -28,7 +28,8 @@ class RecordedStart:
     Args:
         recording: what the original has done.
         given: names of variables of the original, and of the ported program.
-        is_turned: whether the rows of each part come in the other order.
+        is_turned: whether the rows of each part come in the other order, and weights
+            begin with other last digits.
         is_swapped: whether variables that only their order has paired are paired in
             the other order.
     """
@@ -67,7 +68,10 @@ class RecordedStart:
             self._swap(old)
         self._unset = []
         for number, name in self._matching.pairs.items():
-            cell, value = by_name.get(name), self._recording.variables[number].first
+            variable = self._recording.variables[number]
+            cell, value = by_name.get(name), variable.first
+            if self._is_turned and variable.kind == "variable":
+                value = last_digits.change(value, name, 1)
             if cell is None or not _set_value(cell, value):
                 self._unset.append(name)
 

@@ -94,14 +94,14 @@ def to_numbers(value: Any) -> tuple[np.ndarray, float] | None:
         value.dtype, jax.dtypes.prng_key
     ):
         value = jax.random.key_data(value)
-    # A copy: a later step may donate the memory that NumPy would share.
-    array = np.array(value, copy=True)
+    array = np.asarray(value)
     if array.dtype == object or array.dtype.names:
         return None
     epsilon = rounding_of(array.dtype)
     wide = np.complex128 if jnp.issubdtype(array.dtype, np.complexfloating) else None
     try:
-        return np.asarray(array, wide or np.float64), epsilon
+        # A copy: a later step may donate the memory that NumPy would share.
+        return np.array(array, wide or np.float64), epsilon
     except (TypeError, ValueError):
         return None
 

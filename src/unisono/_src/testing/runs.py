@@ -19,7 +19,7 @@ from unisono._src.state import storage
 from unisono._src.state.storage import Births, Cell
 from unisono._src.strategies import resizing
 from unisono._src.strategies.base import Strategy
-from unisono._src.testing import batches as rows, records
+from unisono._src.testing import batches as rows, last_digits, records
 from unisono._src.testing.comparison import Difference
 from unisono._src.testing.records import Key, Run
 from unisono._src.training import gradient_taps
@@ -58,7 +58,11 @@ class Runner:
         self.count = 0
 
     def run(
-        self, replicas: int, given: Sequence[rows.Batch], fresh: bool = False
+        self,
+        replicas: int,
+        given: Sequence[rows.Batch],
+        fresh: bool = False,
+        digits: int = 0,
     ) -> Run:
         """Runs the step once for each batch, and returns what it has shown.
 
@@ -66,6 +70,7 @@ class Runner:
             replicas: the number of replicas.
             given: global batches.
             fresh: whether the step is traced anew.
+            digits: which other last digits the weights begin with; zero for none.
         """
         self.count += 1
         world = ("parity", self._id, replicas, self.count if fresh else 0)
@@ -76,15 +81,23 @@ class Runner:
             program_cache.separate_programs(world),
             gradient_taps.collect(self.taps),
         ):
-            self._begin(replicas)
+            self._begin()
+            self._change_digits(digits)
             return self._run(given)
 
-    def _begin(self, replicas: int) -> None:
+    def _begin(self) -> None:
         """Gives the variables that earlier runs have made their first values."""
         for cell, value in self._births.items():
             placement = cell.placement
             count = 1 if placement is None else placement.topology.replicas
             cell.move(placement, resizing.share(cell, value, count))
+
+    def _change_digits(self, digits: int) -> None:
+        """Gives the weights other last digits, the same on any number of replicas."""
+        for cell in storage.live_cells() if digits else ():
+            if self._is_own(cell):
+                name = self.names.name(cell)
+                change_digits(cell, records.kind_of(cell, self.taps), name, digits)
 
     def _run(self, given: Sequence[rows.Batch]) -> Run:
         before = {c: c.array for c in storage.live_cells()}
@@ -154,6 +167,13 @@ class Runner:
         """Drops the programs that the runs have compiled."""
         for world in self._worlds:
             program_cache.forget_programs(world)
+
+
+def change_digits(cell: Cell, kind: str, name: str, digits: int) -> None:
+    """Gives a variable other last digits, if it is a weight."""
+    if kind == records.VARIABLE and not cell.is_stacked:
+        changed = last_digits.change(np.asarray(cell.array), name, digits)
+        cell.move(cell.placement, jax.device_put(changed, cell.array.sharding))
 
 
 @contextlib.contextmanager

@@ -57,6 +57,7 @@ class ScriptRecorder:
         replicas: the number of replicas.
         most: the number of steps after which the script ends.
         recorded: what the steps begin with, if it is a recording.
+        digits: which other last digits the weights begin with; zero for none.
     """
 
     def __init__(
@@ -65,12 +66,14 @@ class ScriptRecorder:
         replicas: int,
         most: int,
         recorded: RecordedStart | None = None,
+        digits: int = 0,
     ) -> None:
         self._folder = folder
         self._replicas = replicas
         self._most = most
         self._cells: set[Cell] = set()
         self._recorded = recorded
+        self._digits = digits
         self._is_open = False
         self._given = stored_runs.read_batches(folder / "batches.npz")
         self.taps = gradient_taps.GradientTaps()
@@ -162,6 +165,9 @@ class ScriptRecorder:
             if value is not None and value.shape == cell.shape:
                 array = jnp.asarray(value, cell.dtype)
                 cell.move(cell.placement, resizing.share(cell, array, cell.copies))
+            if self._digits:
+                kind, name = records.kind_of(cell, self.taps), self.names.name(cell)
+                runs.change_digits(cell, kind, name, self._digits)
         self.run.before = records.record(None, self._cells, self.taps, self.names)
 
     def _exchange(
@@ -224,7 +230,13 @@ def main(request: dict[str, Any]) -> None:
     recorded = recording and RecordedStart(
         recording, request["map"], request["turned"], request["swapped"]
     )
-    recorder = ScriptRecorder(folder, request["replicas"], request["steps"], recorded)
+    recorder = ScriptRecorder(
+        folder,
+        request["replicas"],
+        request["steps"],
+        recorded,
+        request.get("digits", 0),
+    )
     Births.seen = {}
     with (
         contextlib.suppress(ParityStopError),

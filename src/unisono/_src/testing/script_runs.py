@@ -75,13 +75,14 @@ class ScriptRunner:
         replicas: int,
         given: Sequence[list[np.ndarray]],
         fresh: bool = False,
+        digits: int = 0,
     ) -> Run:
         """Runs the script, with its own batches or others."""
-        if given is self.given and replicas == 1 and not fresh:
+        if given is self.given and replicas == 1 and not (fresh or digits):
             return self._one.run
         if given is not self.given:
-            return self._start(replicas, given).run
-        found = self._start(replicas, None)
+            return self._start(replicas, given, digits).run
+        found = self._start(replicas, None, digits)
         self._check_batches(found, replicas)
         return found.run
 
@@ -104,7 +105,10 @@ class ScriptRunner:
                 )
 
     def _start(
-        self, replicas: int, given: Sequence[list[np.ndarray]] | None
+        self,
+        replicas: int,
+        given: Sequence[list[np.ndarray]] | None,
+        digits: int = 0,
     ) -> StoredRun:
         """Runs the script in a process."""
         self._count += 1
@@ -119,6 +123,7 @@ class ScriptRunner:
         request = self._request | {
             "replicas": replicas,
             "steps": steps,
+            "digits": digits,
         }
         start_process(folder, request)
         return stored_runs.read(folder)
