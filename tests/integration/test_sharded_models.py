@@ -135,9 +135,14 @@ def describe(x):
     return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding)
 
 
-def count(text, name):
+def shapes(text, name):
+    """The shapes of what the operations of a name give."""
     lines = re.findall(rf"= (\(.*?\)|\S+) {name}(?:-start)?\(", text)
-    return sum(len(re.findall(r"\w+\[[\d,]*\]", line)) for line in lines)
+    return [x for line in lines for x in re.findall(r"\w+\[[\d,]*\]", line)]
+
+
+def count(text, name):
+    return len(shapes(text, name))
 
 
 LAYERS, SIZE = 6, 64
@@ -182,6 +187,56 @@ def test_fit_holds_a_few_layers_and_not_the_whole_model(monkeypatch, replicas):
         assert count(found[name].as_text(), "all-gather") == LAYERS
         held = found[name].memory_analysis().temp_size_in_bytes
         assert held < 2.5 * SIZE * SIZE * 4
+
+
+def convolutions():
+    conv = [
+        layers.Conv2D(16, 3, strides=2, padding="same", activation="tanh"),
+        layers.Conv2DTranspose(8, 3, strides=2),
+        layers.Conv2D(8, 3, dilation_rate=2, use_bias=False),
+    ]
+    return [layers.Reshape((4, 4, 4)), *conv, layers.Flatten(), layers.Dense(1)]
+
+
+def lookups():
+    table = layers.Embedding(16, 8)
+    return [layers.Lambda(lambda x: x.astype(int) % 16), table, layers.Flatten()]
+
+
+@pytest.mark.needs_devices(4)
+@pytest.mark.feature("V01", "T01")
+@pytest.mark.parametrize(
+    ("make", "scatters"),
+    [
+        (convolutions, ["f32[3,3,2,8]", "f32[3,3,4,4]", "f32[3,3,8,4]"]),
+        (lookups, ["f32[4,8]"]),
+    ],
+)
+def test_fit_cuts_gradients_of_convolutions_and_lookups(monkeypatch, make, scatters):
+    def fit(**options):
+        strategy = uni.distribute.MirroredStrategy(machine.names(4), **options)
+        with strategy.scope():
+            keras.utils.set_random_seed(3)
+            model = keras.Sequential([layers.Input((SIZE,)), *make()])
+            model.compile(keras.optimizers.SGD(0.01), "mse")
+        rng = np.random.default_rng(0)
+        x, y = rng.uniform(0, 99, size=(19, SIZE)), rng.normal(size=(19, 1))
+        given = {"batch_size": 8, "verbose": 0, "shuffle": False, "epochs": 2}
+        history = model.fit(x.astype(np.float32) / 9, y, **given).history
+        return model, [history["loss"], *model.get_weights()]
+
+    steps = Steps(monkeypatch)
+    _, wanted = fit()
+    steps.called.clear()
+    model, found = fit(state="sharded", shard_above=100)
+    for own, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-5, atol=1e-6)
+    with model.distribute_strategy.scope():
+        text = steps.compiled("train_step").as_text()
+    assert sorted(shapes(text, "reduce-scatter")) == scatters
+    # Biases, and the loss; no kernel, nor the table.
+    sums = [re.findall(r"\d+", x)[1:] for x in shapes(text, "all-reduce")]
+    assert all(np.prod([int(n) for n in x]) < 100 for x in sums)
 
 
 def test_fit_gathers_before_the_step_if_that_is_asked_for(monkeypatch):

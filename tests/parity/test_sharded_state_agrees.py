@@ -267,7 +267,18 @@ def recurrent(width):
     return [keras.layers.Reshape((3, width // 3)), keras.layers.GRU(width)]
 
 
-BLOCKS = [plain, normal, dropped, decayed, stepped, recurrent]
+def convolved(width):
+    turned = keras.layers.Conv1DTranspose(4, 3, strides=2, activation="tanh")
+    conv = [keras.layers.Conv1D(8, 2, strides=2, padding="same"), turned]
+    return [keras.layers.Reshape((3, width // 3)), *conv, keras.layers.Flatten()]
+
+
+def looked_up(width):
+    cast = keras.layers.Lambda(lambda x: keras.ops.cast(x * 9, "int32") % 8)
+    return [cast, keras.layers.Embedding(8, width), keras.layers.Flatten()]
+
+
+BLOCKS = [plain, normal, dropped, decayed, stepped, recurrent, convolved, looked_up]
 KERAS_OPTIMIZERS = {
     "sgd": lambda: keras.optimizers.SGD(0.1, momentum=0.9),
     "adam": lambda: keras.optimizers.Adam(0.01, epsilon=1e-3),
@@ -288,7 +299,12 @@ def fit(blocks, optimizer, replicas, rows, steps, **options):
     strategy = tf.distribute.MirroredStrategy(names, **options)
     with strategy.scope():
         keras.utils.set_random_seed(1)
-        made = [layer for block in blocks for layer in block(WIDTH)]
+        # Behind each, its width is right for the next one.
+        made = [
+            layer
+            for block in blocks
+            for layer in (*block(WIDTH), keras.layers.Dense(WIDTH))
+        ]
         model = keras.Sequential(
             [keras.layers.Input((WIDTH,)), *made, keras.layers.Dense(2)]
         )
@@ -322,6 +338,10 @@ def fit(blocks, optimizer, replicas, rows, steps, **options):
 @hypothesis.example(
     blocks=[normal, stepped], optimizer="lamb", replicas=4, rows=19, steps=2, shared=0
 )
+@hypothesis.example(
+    blocks=[looked_up, convolved], optimizer="adam", replicas=4, rows=19, steps=1,
+    shared=0,
+)  # fmt: skip
 def test_sharded_models_fit_as_mirrored_ones(
     blocks, optimizer, replicas, rows, steps, shared
 ):

@@ -153,6 +153,7 @@ class _LateWalk:
         consts: Sequence[jax.Array],
         args: Sequence[Value],
         wanted: Sequence[late_scatters.Scatter | None] = (),
+        after: Sequence[list[JaxprEqn]] = (),
     ) -> list[Value]:
         """Return the results of a program.
 
@@ -162,8 +163,9 @@ class _LateWalk:
             args: its inputs.
             wanted: for each result, how it is summed and cut later. A result for which
                 that is done here already is marked as such.
+            after: for each result, who reads it in the program around this one.
         """
-        uses = late_scatters.Uses(jaxpr, wanted)
+        uses = late_scatters.Uses(jaxpr, wanted, after)
         ordered = jaxpr.replace(eqns=late_sums.order(uses))
 
         def follow(eqn: JaxprEqn, given: list[Value]) -> Sequence[Value]:
@@ -231,9 +233,10 @@ class _LateWalk:
         if eqn.primitive.name in _OWN_RULES:
             return self._keep_rule(uses.jaxpr, eqn, given) if is_late else None
         wanted = [uses.scatter_of(v) for v in eqn.outvars]
-        if not is_late and not any(wanted):
+        after = [late_sums.find_cut(uses, v) for v in eqn.outvars]
+        if not is_late and not any(wanted) and not any(after):
             return None
-        return self.run(*called, self._hold_back(eqn, given), wanted)
+        return self.run(*called, self._hold_back(eqn, given), wanted, after)
 
     def _keep_rule(
         self, jaxpr: Jaxpr, eqn: JaxprEqn, given: list[Value]

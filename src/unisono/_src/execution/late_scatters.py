@@ -61,9 +61,16 @@ class Uses:
     Args:
         jaxpr: the program.
         wanted: for each result, the sum that reads it, if nothing else does.
+        after: for each result, who reads it in the program around this one; see
+            `follow_readers`.
     """
 
-    def __init__(self, jaxpr: Jaxpr, wanted: Sequence[Scatter | None] = ()) -> None:
+    def __init__(
+        self,
+        jaxpr: Jaxpr,
+        wanted: Sequence[Scatter | None] = (),
+        after: Sequence[list[JaxprEqn]] = (),
+    ) -> None:
         self.jaxpr = jaxpr
         self._readers: dict[Var, list[JaxprEqn]] = {}
         self._made: dict[Var, JaxprEqn] = {}
@@ -77,6 +84,8 @@ class Uses:
             if not equations.is_literal(atom):
                 self._results.setdefault(atom, []).append(scatter)
         self._found: dict[Var, Scatter] = {}
+        pairs = zip(jaxpr.outvars, after, strict=False)
+        self._after = {v: e for v, e in pairs if not equations.is_literal(v)}
 
     def find_definition(self, atom: equations.Atom) -> JaxprEqn | None:
         """Return the equation that makes a value, if this program has it."""
@@ -96,6 +105,8 @@ class Uses:
             if eqn.primitive.name not in between:
                 break
             var = eqn.outvars[0]
+        if var not in self._readers and len(self._results.get(var, ())) == 1:
+            found += self._after.get(var, [])
         return found
 
     def is_done(self, eqn: JaxprEqn) -> bool:
