@@ -78,3 +78,14 @@ def test_it_is_told_if_servers_cannot_compute_an_update(caplog):
             strategy.run(lambda: optimizer.apply(GRADIENTS, [first, second]))
     told = [r.message for r in caplog.records if "ByAll" in r.message]
     assert len(told) == 1 and "of other parameter servers" in told[0]
+
+
+def test_a_variable_in_parts_that_is_not_of_keras_is_refused_by_name():
+    halves = unisono.distribute.experimental.partitioners.FixedShardsPartitioner(2)
+    with clusters.cluster(partitioner=halves) as (strategy, _), strategy.scope():
+        v = unisono.Variable(np.ones((4, 2), np.float32), name="table")
+        optimizer = keras.optimizers.SGD(0.1)
+        optimizer.build([v])
+        with pytest.raises(NotImplementedError, match=r"'table'.*in parts"):
+            strategy.run(lambda: optimizer.apply([np.ones((4, 2), np.float32)], [v]))
+        assert v.numpy().sum() == 8

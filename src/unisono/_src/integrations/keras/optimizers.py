@@ -19,7 +19,7 @@ from unisono._src.foundation.options import ReduceOp
 from unisono._src.integrations.keras import internals, strategy_distribution
 from unisono._src.integrations.keras.internals import KerasOptimizer, KerasVariable
 from unisono._src.ops import control_flow
-from unisono._src.state import remote_state, variables
+from unisono._src.state import remote_state, sharded_variable, variables
 from unisono._src.strategies.base import Strategy
 from unisono._src.training import gradient_taps
 from unisono._src.values import array_operators, distributed
@@ -57,6 +57,7 @@ def wrap_apply(original: Callable[..., None]) -> Callable[..., None]:
                 "experimental_aggregate_gradients=False: "
                 "optimizer.apply_gradients(zip(gradients, variables))"
             )
+        _check_whole(trainable_variables or ())
         _note_gradients(self, grads, trainable_variables)
         if not is_replica or is_own or len(grads) == 0:
             with strategy_distribution.updating():
@@ -68,6 +69,22 @@ def wrap_apply(original: Callable[..., None]) -> Callable[..., None]:
         contexts.merge_replicas(update, args=(list(grads),))
 
     return apply
+
+
+def _check_whole(wanted: Sequence[object]) -> None:
+    """Raise if a variable is a program's own one in parts, which Keras cannot update.
+
+    Raises:
+        NotImplementedError: one is.
+    """
+    for v in wanted:
+        if isinstance(v, sharded_variable.ShardedVariable):
+            raise NotImplementedError(
+                f"An optimizer of Keras cannot update the variable {v.name!r}, which "
+                "was made by unisono.Variable and is in parts on parameter servers. "
+                "Use unisono.optimizers.Optimizer(optax.sgd(0.1), variables), or keep "
+                "the variable whole with variable_partitioner=None."
+            )
 
 
 def _note_gradients(
