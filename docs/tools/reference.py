@@ -236,10 +236,12 @@ def prepare(
     Examples get the imports that they lack. Code may go on in the next line. And the
     first line of a property is a sentence, of which Napoleon would take what comes
     before a colon for a type. The page is read again when the file of the docstring
-    changes.
+    or a tool changes.
     """
     with contextlib.suppress(TypeError):  # It is a value, which has no file.
         app.env.note_dependency(inspect.getsourcefile(inspect.unwrap(value)) or "")
+    for tool in (__file__, examples.__file__):
+        app.env.note_dependency(tool)
     examples.add_imports(value, lines)
     parts = "\n".join(lines).split("\n\n")
     text = "\n\n".join(p if p.lstrip().startswith(">>>") else _quote(p) for p in parts)
