@@ -100,6 +100,10 @@ INSTEAD = {
     "image.non_max_suppression_padded": (
         "Use unisono.image.non_max_suppression, and pad what it gives."
     ),
+    "image.non_max_suppression_with_scores": (
+        "Use unisono.image.non_max_suppression, and unisono.gather the scores; it has "
+        "no soft suppression."
+    ),
     "image.psnr": "Use 10 * log10(max_val**2 / mean((a - b) ** 2)) of jax.numpy.",
     "image.random_jpeg_quality": (
         "Use unisono.io.encode_jpeg with a random quality, and unisono.io.decode_jpeg."
@@ -110,6 +114,10 @@ INSTEAD = {
     "image.rgb_to_hsv": _KERAS_IMAGE.format("rgb_to_hsv(images)"),
     "image.sample_distorted_bounding_box": (
         "Use unisono.image.random_crop, or unisono.keras.layers.RandomCrop."
+    ),
+    "image.ssim": (
+        "Compute the means, variances and covariance of windows by convolutions with "
+        "a Gaussian of 11 x 11 and deviation 1.5, as skimage.metrics does on the host."
     ),
     "image.stateless_sample_distorted_bounding_box": (
         "Use unisono.image.stateless_random_crop."

@@ -20,7 +20,7 @@ INSTEAD = {
     "flags": _FLAGS,
     "get_default_graph": "There are no graphs.",
     "get_default_session": "There are no sessions.",
-    "gfile": "Use open, pathlib or glob.",
+    "gfile": "Use unisono.io.gfile, such as unisono.io.gfile.GFile.",
     "global_variables_initializer": "Leave it out: variables have values when made.",
     "gradients": "Use unisono.GradientTape or unisono.grad.",
     "keras": "Use unisono.keras.",
