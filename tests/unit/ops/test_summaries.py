@@ -136,8 +136,25 @@ def test_what_cannot_be_shown_is_refused():
             summary.text("x", 3)
         with pytest.raises(ValueError, match="received text"):
             summary.histogram("x", ["a"])
-        with pytest.raises(RuntimeError, match="being compiled"):
-            uni.function(lambda x: summary.histogram("x", x))(np.ones(2))
+
+
+def test_a_compiled_step_writes_arrays_and_texts(tmp_path):
+    writer = summary.create_file_writer(str(tmp_path))
+
+    @uni.function
+    def step(x):
+        summary.histogram("numbers", x)
+        summary.text("words", "as they are")
+        summary.image("pixels", x)
+
+    with writer.as_default(step=1):
+        step(np.zeros([1, 2, 2, 3], "float32"))
+        with pytest.raises(ValueError, match=r"rank 4\. Received rank 1"):
+            step(np.zeros(3, "float32"))
+    writer.close()
+    (file,) = tmp_path.iterdir()
+    data = file.read_bytes()
+    assert [data.count(x) for x in (b"numbers", b"words", b"pixels")] == [2, 2, 1]
 
 
 def test_without_a_writer_or_with_one_of_nothing_nothing_is_written():

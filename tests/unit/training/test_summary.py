@@ -5,6 +5,7 @@ import time
 from concurrent import futures
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import unisono as uni
@@ -133,8 +134,8 @@ def test_what_is_no_scalar_is_refused(tmp_path):
             summary.scalar("x", 1.0)
         with pytest.raises(ValueError, match="shape"):
             summary.scalar("x", [1.0, 2.0], step=1)
-        with pytest.raises(RuntimeError, match="Return the value"):
-            uni.function(lambda x: summary.scalar("x", x, step=1))(1.0)
+        with pytest.raises(ValueError, match="shape"):
+            uni.function(lambda x: summary.scalar("x", x, step=1))([1.0, 2.0])
     writer.close()
 
 
@@ -305,3 +306,74 @@ def test_replicas_share_the_writer_of_the_thread_that_runs_them(tmp_path):
     writer.close()
     assert scalars(tmp_path / "main") == [("before 0", 4, 0.0)]
     assert scalars(tmp_path / "own") == [("after 0", 5, 0.0)]
+
+
+def test_a_compiled_step_writes_each_time_it_runs(tmp_path):
+    # The numbers are TensorFlow's; it puts "cond/" and "while/" before two names.
+    count, rate = uni.Variable(0), uni.Variable(2.0)
+
+    @uni.function
+    def step(x):
+        count.assign_add(1)
+        with uni.GradientTape() as tape:
+            y = x * rate
+            summary.scalar("tape", y, step=count)
+        gradient = jnp.asarray(tape.gradient(y, rate))
+        if gradient > 2.0:
+            summary.scalar("branch", gradient * 10, step=count)
+        with summary.record_if(count % 2 == 0):
+            summary.scalar("even", y + 1, step=count)
+            assert summary.scalar("number", 5.0, step=count)
+        for i in uni.range(2):
+            summary.scalar("loop", i, step=count * 10 + i)
+        return y
+
+    writer = summary.create_file_writer(tmp_path)
+    with writer.as_default():
+        for x in (1.0, 2.0, 3.0):
+            step(np.float32(x))
+    writer.close()
+    step(np.float32(4.0))  # A closed writer writes nothing.
+    assert sorted(scalars(tmp_path)) == [
+        ("branch", 3, 30.0), ("even", 2, 5.0),
+        ("loop", 10, 0.0), ("loop", 11, 1.0), ("loop", 20, 0.0), ("loop", 21, 1.0),
+        ("loop", 30, 0.0), ("loop", 31, 1.0), ("number", 2, 5.0),
+        ("tape", 1, 2.0), ("tape", 2, 4.0), ("tape", 3, 6.0),
+    ]  # fmt: skip
+
+
+def test_the_first_replica_of_a_compiled_step_alone_writes(tmp_path):
+    strategy = uni.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    writer = summary.create_file_writer(tmp_path)
+
+    @uni.function
+    def step(x):
+        def replica(x):
+            y = x + uni.distribute.get_replica_context().replica_id_in_sync_group
+            summary.scalar("own", y)
+            return y
+
+        with writer.as_default(step=5), uni.name_scope("all"):
+            total = strategy.reduce("SUM", strategy.run(replica, (x,)), axis=None)
+            summary.scalar("total", total)
+
+    step(10.0)
+    writer.close()
+    assert sorted(scalars(tmp_path)) == [("all/own", 5, 10.0), ("all/total", 5, 21.0)]
+
+
+def test_what_fails_in_a_compiled_step_is_raised_by_its_call(tmp_path, monkeypatch):
+    writer = summary.create_file_writer(tmp_path)
+    step = uni.function(lambda x: summary.scalar("x", x, step=1))
+
+    def refuse(self, record):
+        raise OSError("The disk is full.")
+
+    with writer.as_default():
+        step(1.0)
+        monkeypatch.setattr("unisono.io.TFRecordWriter.write", refuse)
+        with pytest.raises(OSError, match="disk is full"):
+            step(2.0)
+        monkeypatch.undo()
+    writer.close()
+    assert scalars(tmp_path) == [("x", 1, 1.0)]

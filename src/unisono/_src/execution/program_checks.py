@@ -1,6 +1,6 @@
-"""Conditions that a program checks while it runs, and the errors of those that failed.
+"""What a program has Python do while it runs: conditions to check, and other calls.
 
-A callback notes the failure; `program_calls` raises it when the call is over and stores
+A callback notes a failure; `program_calls` raises it when the call is over and stores
 none of its results. See `program_calls.CallbackCall`.
 """
 
@@ -79,6 +79,36 @@ def tell_cost(name: str) -> None:
         )
 
 
+def call_each_run(
+    name: str, call: Callable[..., object], arrays: Sequence[Any]
+) -> None:
+    """Call a Python function each time that the program being traced runs.
+
+    What it raises is raised when the call of the program is over.
+
+    Args:
+        name: the public name that the function belongs to, for the log.
+        call: the function, of NumPy arrays.
+        arrays: what the program computes for it.
+    """
+    number = next(_Notes.numbers)
+
+    def run(*values: object) -> None:
+        try:
+            call(*map(np.asarray, values))
+        except Exception as error:
+            _note(number, error)
+
+    tell_cost(name)
+    jax.debug.callback(run, *arrays)
+
+
+def _note(number: int, error: Exception) -> None:
+    """Keep the failure of a callback for who has called the program."""
+    own = _own.failures
+    (_Notes.failures if own is None else own).append((number, error))
+
+
 def require(
     name: str, ok: Any, tell: Callable[..., Exception], arrays: Sequence[Any] = ()
 ) -> None:
@@ -109,8 +139,7 @@ def require(
             error = tell(*map(np.asarray, values))
             if not is_program and not is_eager:
                 raise error  # In a `jax.jit` of the user; JAX reports it.
-            own = _own.failures
-            (_Notes.failures if own is None else own).append((number, error))
+            _note(number, error)
 
     if not is_eager:
         tell_cost(name)

@@ -51,7 +51,6 @@ def image(
 
     Raises:
         ValueError: there is no step, or `data` has another shape.
-        RuntimeError: called while a function is being compiled.
 
     >>> import tempfile, unisono
     >>> writer = unisono.summary.create_file_writer(tempfile.mkdtemp())
@@ -102,7 +101,6 @@ def histogram(
 
     Raises:
         ValueError: there is no step, or `data` has no numbers.
-        RuntimeError: called while a function is being compiled.
 
     >>> import tempfile, unisono
     >>> weight = unisono.Variable([1.0, 2.0, 4.0])
@@ -141,7 +139,6 @@ def text(
     Raises:
         TypeError: `data` is no text.
         ValueError: there is no step.
-        RuntimeError: called while a function is being compiled.
 
     >>> import tempfile, unisono
     >>> writer = unisono.summary.create_file_writer(tempfile.mkdtemp())
@@ -189,7 +186,6 @@ def audio(
     Raises:
         ValueError: there is no step, the encoding is another one, or `data` has
             another shape.
-        RuntimeError: called while a function is being compiled.
 
     >>> import tempfile, unisono
     >>> writer = unisono.summary.create_file_writer(tempfile.mkdtemp())

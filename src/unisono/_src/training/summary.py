@@ -14,18 +14,22 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, SupportsIndex, final
 
+import jax
 import numpy as np
 
-from unisono._src.execution import function
+from unisono._src.execution import function, program_checks, signature
 from unisono._src.foundation import ambient, messages
 from unisono._src.input.sources import files
+from unisono._src.state import frames
 from unisono._src.state.variables import Variable
-from unisono._src.values import array_operators, jax_tapes
+from unisono._src.values import array_operators
 from unisono._src.values.distributed import PerReplica
 from unisono._src.workers import process_group
 
 # A point on a curve: a number, or a variable that counts steps.
 Step = SupportsIndex | Variable
+# Whether to record: a bool, or an array of one, which a program may compute.
+_Condition = bool | jax.Array
 
 # TensorFlow's defaults.
 _DEFAULT_QUEUE = 10
@@ -42,7 +46,7 @@ class _ThreadSettings(ambient.PerThread):
 
     writer: SummaryWriter | None = None
     step: Step | None = None
-    is_recording: bool | Callable[[], bool] = True
+    is_recording: _Condition | Callable[[], _Condition] = True
 
 
 _current = _ThreadSettings()
@@ -243,22 +247,24 @@ def scalar(
 ) -> bool:
     """Writes a number to this thread's default writer, after waiting for it.
 
+    In a compiled function it is written each time the function runs, by the writer that
+    was the default when the function was traced; each call then waits until it has run.
     Inside `Strategy.run` only the first replica of a worker writes; reduce the value
     first to write that of all replicas.
 
     Args:
-        name: the curve that it belongs to.
+        name: the curve that it belongs to; name scopes are put before it.
         data: a number, an array with one element, a variable, a metric, or a function
             without arguments that returns one of them.
         step: the point on the curve; default that of `set_step` or `as_default`.
         description: accepted, no effect.
 
     Returns:
-        Whether it was written: see `should_record_summaries`.
+        Whether it was written: see `should_record_summaries`. In a compiled function,
+        whether it may be.
 
     Raises:
         ValueError: there is no step, or `data` is not one number.
-        RuntimeError: called while a function is being compiled.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -269,11 +275,21 @@ def scalar(
     >>> written, scalar("loss", 1.0, step=3)  # There is no default writer now.
     ([True, True], False)
     """
-    writer = _current.writer
-    if writer is None or not should_record_summaries():
-        return False
-    at = _find_step(step)
-    return writer.write_scalar(name, _number(name, data), at)
+    tag = _find_tag(name)
+
+    def write(writer: SummaryWriter, value: np.ndarray, at: int) -> bool:
+        return writer.write_scalar(tag, _as_float(name, value.reshape(())), at)
+
+    def find() -> np.ndarray | jax.Array:
+        value = _value(name, data)
+        if value.size != 1:
+            raise ValueError(
+                f"The summary {name!r} is not a scalar: it has shape {value.shape}. "
+                "Reduce it to one number, for example by jnp.mean."
+            )
+        return value
+
+    return _record("summary.scalar", find, step, write)
 
 
 def write_encoded(
@@ -293,14 +309,59 @@ def write_encoded(
     Returns:
         Whether it was written.
     """
-    writer = _current.writer
-    if writer is None or not should_record_summaries():
+    tag = _find_tag(name)
+
+    def write(writer: SummaryWriter, value: np.ndarray, at: int) -> bool:
+        return writer.write_tensor(tag, *encode(value), at)
+
+    return _record("summary", lambda: _value(name, data), step, write)
+
+
+def _record(
+    title: str,
+    find: Callable[[], np.ndarray | jax.Array],
+    step: Step | None,
+    write: Callable[[SummaryWriter, np.ndarray, int], bool],
+) -> bool:
+    """Writes a summary now, or each time that the program being traced runs.
+
+    Args:
+        title: the public name, for the log.
+        find: returns the value.
+        step: the point of training, or None for the default.
+        write: writes the value at a step.
+    """
+    writer, wanted = _current.writer, should_record_summaries()
+    if writer is None or wanted is False:
         return False
-    at = _find_step(step)
-    return writer.write_tensor(name, *encode(_value(name, data)), at)
+    given: list[Any] = [wanted, _find_step(step), find()]
+    given = [frames.strip_gradient(x) for x in given]
+    first, replica = _find_replica()
+    given.append(replica)
+    # Only what a program computes: texts are no arrays of JAX.
+    places = [i for i, x in enumerate(given) if isinstance(x, jax.core.Tracer)]
+
+    def run(*computed: np.ndarray) -> bool:
+        values = list(given)
+        for i, x in zip(places, computed, strict=True):
+            values[i] = x
+        wanted, at, value, replica = values
+        if not wanted or int(replica) != first:
+            return False
+        return write(writer, np.asarray(value), int(at))
+
+    if not places and not function.is_compiling():
+        return run()
+    program_checks.call_each_run(title, run, [given[i] for i in places])
+    return True
 
 
-def _find_step(step: Step | None) -> int:
+def _find_tag(name: str) -> str:
+    """Returns the name of a summary behind those of the name scopes around it."""
+    return f"{ambient.current().names}{name}"
+
+
+def _find_step(step: Step | None) -> Any:
     """Returns the given step, or the default one."""
     step = _current.step if step is None else step
     if step is None:
@@ -308,34 +369,17 @@ def _find_step(step: Step | None) -> int:
             "No step set. Please specify one either through the `step` argument or "
             "through unisono.summary.experimental.set_step()."
         )
-    return int(_read(step))
+    return _read(step)
 
 
-def _value(name: str, data: object) -> np.ndarray:
+def _value(name: str, data: object) -> np.ndarray | jax.Array:
     """Returns the value of a summary, or raises if there is not one."""
-    if function.is_compiling() or jax_tapes.is_traced(data):
-        raise RuntimeError(
-            f"The summary {name!r} was written while a function was being compiled, "
-            "which happens once. Return the value from the function and write it "
-            "where the function is called."
-        )
     if isinstance(data, PerReplica):
         raise ValueError(
             f"The summary {name!r} has a value on each replica. Reduce it to one "
             'first: strategy.reduce("MEAN", value, axis=None).'
         )
     return _read(data)
-
-
-def _number(name: str, data: object) -> float:
-    """Returns the value of a summary, or raises if it is not one number."""
-    value = _value(name, data)
-    if value.size != 1:
-        raise ValueError(
-            f"The summary {name!r} is not a scalar: it has shape {value.shape}. Reduce "
-            "it to one number, for example by jnp.mean."
-        )
-    return _as_float(name, value.reshape(()))
 
 
 def _as_float(name: str, value: np.ndarray) -> float:
@@ -354,22 +398,24 @@ def _as_float(name: str, value: np.ndarray) -> float:
     raise ValueError(f"The summary {name!r} is no number, received {kind}.")
 
 
-def _read(x: object) -> np.ndarray:
+def _read(x: object) -> np.ndarray | jax.Array:
     """Returns the value of a number, variable, metric or function as an array."""
     own = array_operators.find_own_variable(x)
     # A metric has a result: calling the metric itself would add to it.
     result = getattr(x, "result", None)
     if isinstance(own, Variable):
-        x = own.numpy()
+        x = own.value() if function.is_compiling() else own.numpy()
     elif callable(result):
         x = result()
-    return np.asarray(x() if callable(x) else x)
+    x = signature.read_variable(x() if callable(x) else x)
+    return x if isinstance(x, jax.core.Tracer) else np.asarray(x)
 
 
-def should_record_summaries() -> bool:
+def should_record_summaries() -> _Condition:
     """Whether this thread writes summaries: it has a writer, and recording is on.
 
-    Inside `Strategy.run` only the first replica of a worker does, as in TensorFlow.
+    Inside `Strategy.run` only the first replica of a worker does, as in TensorFlow. In
+    a compiled function the answer is an array if the function computes the condition.
 
     >>> with create_noop_writer().as_default():
     ...     should_record_summaries()
@@ -377,28 +423,34 @@ def should_record_summaries() -> bool:
     >>> should_record_summaries()
     False
     """
-    if _current.writer is None or not _is_first_replica():
+    first, replica = _find_replica()
+    is_other = not isinstance(replica, jax.core.Tracer) and int(replica) != first
+    if _current.writer is None or is_other:
         return False
     wanted = _current.is_recording
-    return bool(wanted() if callable(wanted) else wanted)
+    found = signature.read_variable(wanted() if callable(wanted) else wanted)
+    return found if isinstance(found, jax.core.Tracer) else bool(found)
 
 
-def _is_first_replica() -> bool:
-    """Whether the running code is no replica, or the first one of this worker."""
+def _find_replica() -> tuple[int, int | jax.Array]:
+    """Returns the number of the worker's first replica, and that of the running one.
+
+    Both are zero outside of replicas. The second may be known to the program only.
+    """
     frame = ambient.current()
-    if frame.mode != ambient.REPLICA or frame.copy is None or frame.placement is None:
-        return True
-    # `copy` counts over the replicas of all workers.
-    first: int = frame.placement.topology.first
-    return frame.copy == first
+    if frame.replica is None or frame.placement is None:
+        return 0, 0
+    # Replicas are counted over all workers.
+    return frame.placement.topology.first, frame.replica.replica_id_in_sync_group
 
 
 @contextlib.contextmanager
-def record_if(condition: bool | Callable[[], bool]) -> Iterator[None]:
+def record_if(condition: _Condition | Callable[[], _Condition]) -> Iterator[None]:
     """Writes the summaries of a block only if a condition holds.
 
     Args:
-        condition: a bool, or a function without arguments that returns one.
+        condition: a bool or an array of one, or a function without arguments that
+            returns one of them. A compiled function may compute it.
 
     >>> with create_noop_writer().as_default(step=5):
     ...     with record_if(lambda: get_step() % 10 == 0):

@@ -125,7 +125,6 @@ _REFUSED_EXPRESSIONS = ("\\p", "\\P", "[:^", "(?i")
 # What a sentence says of a call that does not run in a compiled function.
 _FAILING = (
     "cannot be used in a compiled function",
-    "cannot be called inside a compiled function",
     "outside compiled functions",
     "In a compiled function it needs",
 )

@@ -57,7 +57,7 @@ DIFFERENCES = {
     "train.get_or_create_global_step": _STEP,
     "saved_model.load": _SAVED,
     "saved_model.save": _SAVED,
-    "summary.scalar": "It cannot be called inside a compiled function.",
+    "summary.scalar": "A compiled function that writes waits until it has run.",
     "tpu.experimental.initialize_tpu_system": _TPU,
     "train.Checkpoint.read": _FORMAT,
     "train.Checkpoint.restore": _FORMAT,

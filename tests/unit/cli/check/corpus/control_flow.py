@@ -52,7 +52,7 @@ def select(x):
     good = tf.sequence_mask([1, 2], maxlen=4)
     y = tf.cond(x[0] > 0, lambda: x, lambda: -x)  #: differs shapes
     tf.print("y", y)  #: differs order
-    tf.summary.scalar("y", y[0], step=1)  #: missing compiled
+    tf.summary.scalar("y", y[0], step=1)  #: differs waits
     return kept, spots, values, mask, good
 
 
