@@ -10,7 +10,7 @@ import pytest
 
 import unisono as tf
 from unisono._src.foundation import ambient, jax_internals
-from unisono._src.ops.host import host_device, host_programs
+from unisono._src.ops.host import host_programs
 from unisono._src.ops.images import compiled_resizing, resizing, sampling
 
 
@@ -162,8 +162,8 @@ def test_threads_resize_photos_of_two_sizes_at_once():
 
 def test_the_cpu_of_datasets_is_none_of_the_program_s_devices(monkeypatch):
     monkeypatch.setenv("PJRT_NPROC", "3")
-    host_device._make.cache_clear()
-    device = host_device.find()
+    host_programs._make_device.cache_clear()
+    device = host_programs.find_device()
     assert device.platform == "cpu" and device not in jax.devices()
-    assert device is host_device.find()
+    assert device is host_programs.find_device()
     assert os.environ["PJRT_NPROC"] == "3"

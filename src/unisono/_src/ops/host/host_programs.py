@@ -8,6 +8,7 @@ takes for a hundred photos, so it is for sizes that come again and again.
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import final
@@ -15,13 +16,16 @@ from typing import final
 import jax
 import numpy as np
 
-from unisono._src.ops.host import host_device
+from unisono._src.foundation import jax_internals
 from unisono._src.values import jax_traces
 
 # A program is compiled for a size that has come so many times.
 WORTH = 256
 # Images of fewer numbers cost NumPy less than the call of a program.
 SMALL = 1 << 15
+# Read by a CPU of JAX's when it is made: the number of its threads.
+_THREADS = "PJRT_NPROC"
+_making = threading.Lock()
 
 
 @final
@@ -83,7 +87,7 @@ class Program:
 
     def _compile(self, image: np.ndarray) -> Callable[[np.ndarray], jax.Array] | None:
         """Returns the program; None if another thread compiles it."""
-        device = host_device.find()
+        device = find_device()
         if device is None or not self._compiling.acquire(blocking=False):
             return None
         try:
@@ -96,3 +100,32 @@ class Program:
         finally:
             self._compiling.release()
         return found
+
+
+def find_device() -> jax.Device | None:
+    """Returns a CPU whose programs run in the thread that calls them; None without one.
+
+    It is none of `jax.devices()`. Those may not have started yet, and a program may
+    still say how many there shall be; and they hand programs over to threads of their
+    own, of which a dataset has enough.
+    """
+    if jax_internals.find_missing(jax_internals.HOST_PROGRAMS):
+        return None
+    with _making:
+        return _make_device()
+
+
+@functools.cache
+def _make_device() -> jax.Device:
+    before = os.environ.get(_THREADS)
+    # Read once, here. With more threads than one, parts of a program run in others.
+    os.environ[_THREADS] = "1"
+    try:
+        client = jax_internals.make_cpu_client(asynchronous=False)
+    finally:
+        if before is None:
+            del os.environ[_THREADS]
+        else:
+            os.environ[_THREADS] = before
+    made: jax.Device = client.local_devices()[0]
+    return made
