@@ -10,7 +10,7 @@ import pytest
 
 import unisono
 from unisono._src.cli.check import rows, uses, verdicts
-from unisono._src.foundation.tensorflow_names import listing
+from unisono._src.foundation.tensorflow_names import listing, replacements
 
 # Loaded now, because loading changes environment variables, which no test may do.
 has_keras = importlib.util.find_spec("keras") is not None
@@ -278,7 +278,7 @@ def test_names_of_python_and_of_the_program_are_no_alarm(program):
 
 
 def test_rows_are_for_names_of_tensorflow():
-    paths = [*rows.DIFFERENCES, *rows.MEMBERS_GONE]
+    paths = [*rows.DIFFERENCES, *replacements.MEMBERS]
     unknown = [path for path in paths if not listing.kind(path)]
     # The global step is TensorFlow 1's.
     assert unknown == [

@@ -1,6 +1,8 @@
 """Components of elements: dicts in any order of keys, datasets in elements."""
 
 import collections
+import copy
+import operator
 
 import numpy as np
 import pytest
@@ -197,3 +199,13 @@ def test_names_in_the_function_of_reduce_compute_on_the_host():
     assert total.dtype == np.float64 and float(total) == 0 + 1 / 3 + 2 / 3
     text = dataset.reduce("", lambda state, x: state + uni.strings.as_string(x))
     assert text.numpy() == b"012"
+
+
+def test_a_method_of_tensorflow_that_is_missing_says_what_to_write():
+    dataset = Dataset.range(3)
+    with pytest.raises(AttributeError, match=r"'snapshot'\. Use cache\(filename\)"):
+        operator.attrgetter("snapshot")(dataset)
+    with pytest.raises(AttributeError, match=r"has no attribute 'cardinal'$"):
+        operator.attrgetter("cardinal")(dataset)
+    assert not hasattr(dataset, "ragged_batch")
+    assert len(copy.deepcopy(dataset)) == 3

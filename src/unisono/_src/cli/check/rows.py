@@ -138,34 +138,6 @@ TYPE_GONE = {
 }
 TYPE_MEMBER = "Element types are NumPy's, which have no such member."
 
-# Members of classes that are here without them -> what to write.
-MEMBERS_GONE = {
-    "Tensor.backing_device": "Use `sharding`.",
-    "Tensor.consumers": "There are no graphs.",
-    "Tensor.cpu": "Use jax.device_put.",
-    "Tensor.eval": "Write x.numpy().",
-    "Tensor.experimental_ref": "Use id(x).",
-    "Tensor.gpu": "Use jax.device_put.",
-    "Tensor.graph": "There are no graphs.",
-    "Tensor.name": "Arrays have no names.",
-    "Tensor.op": "There are no graphs.",
-    "Tensor.ref": "Use id(x).",
-    "TensorArray.flow": "Pass the TensorArray itself.",
-    "TensorArray.grad": "Use unisono.GradientTape.",
-    "TensorArray.handle": "Pass the TensorArray itself.",
-    "Variable.batch_scatter_update": "Use `scatter_nd_update`.",
-    "Variable.count_up_to": "Count in Python.",
-    "Variable.eval": "Write v.numpy().",
-    "Variable.from_proto": "Use train.Checkpoint.",
-    "Variable.to_proto": "Use train.Checkpoint.",
-    "compat.v1.ConfigProto.gpu_options": (
-        "Write tf.config.experimental.set_memory_growth(gpu, True) for allow_growth."
-    ),
-    "data.Dataset.snapshot": "Use cache(filename), or save and load.",
-    "data.Dataset.sparse_batch": "Sparse tensors are not here; use padded_batch.",
-    "data.Dataset.ragged_batch": "Ragged tensors are not here; use padded_batch.",
-}
-
 # Members of Keras 2's objects that Keras 3 has not -> what to write.
 KERAS_GONE = {
     "Layer.add_metric": "Call a metric's update_state in train_step, and list it in "

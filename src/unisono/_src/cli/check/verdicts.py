@@ -16,6 +16,7 @@ from unisono._src.foundation.tensorflow_names import (
     families,
     listing,
     missing,
+    replacements,
     version_1,
 )
 from unisono._src.integrations import keras_renames
@@ -175,8 +176,8 @@ def _judge_missing_member(path: str) -> tuple[str, str, str]:
     if package_names.find(above) is package_names.NOTHING and above != "Tensor":
         return MISSING, f"tf.{above} is not here; see where it is made.", ""
     for each in package_names.public_paths(path):
-        if each in rows.MEMBERS_GONE:
-            return MISSING, rows.MEMBERS_GONE[each], ""
+        if each in replacements.MEMBERS:
+            return MISSING, replacements.MEMBERS[each], ""
         if listing.kind(each) == "member":
             name = each.rpartition(".")[2]
             return MISSING, f"The class is here, without `{name}`. Leave it out.", ""

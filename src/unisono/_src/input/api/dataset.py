@@ -6,7 +6,7 @@ import functools
 import glob
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 from jax.typing import DTypeLike
@@ -19,6 +19,7 @@ from unisono._src.foundation import (
     nest,
     printable,
 )
+from unisono._src.foundation.tensorflow_names import missing
 from unisono._src.input.api import iterators, saved_dataset, transforms
 from unisono._src.input.loaders import dispatch
 from unisono._src.input.plan import carried_states, elements, nodes, seeds
@@ -60,6 +61,12 @@ class Dataset(transforms.Transformations["Dataset"]):
         self._node = node
         # Keras takes it for a dataset only if it is told, and may be loaded any time.
         library_hooks.introduce()
+
+    # Type checkers would take it for a promise that any name is there.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing.member_error(f"data.Dataset.{name}", self)
 
     def _derive(self, node: nodes.Node) -> Dataset:
         return Dataset(node)
