@@ -37,8 +37,13 @@ def call(fn: Callable[..., _R], args: tuple[Any, ...], kwargs: dict[str, Any]) -
     any lists or dicts passed as arguments. Modifying a copy is allowed. Return what is
     new instead.
     """
+    return signature.read_variables(_call(fn, args, kwargs))
+
+
+def _call(fn: Callable[..., _R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _R:
+    """Call a function, as `call` does; variables that it returns stay variables."""
     if not any(map(nest.is_nested, (*args, *kwargs.values()))):
-        return signature.read_variables(fn(*args, **kwargs))
+        return fn(*args, **kwargs)
     before = _picture((args, kwargs))
     result = fn(*args, **kwargs)
     if _picture((args, kwargs)) != before:
@@ -49,7 +54,7 @@ def call(fn: Callable[..., _R], args: tuple[Any, ...], kwargs: dict[str, Any]) -
             "modifies any lists or dicts passed as arguments. Modifying a copy is "
             "allowed. Return what is new instead."
         )
-    return signature.read_variables(result)
+    return result
 
 
 def guard(fn: Callable[..., _R], chosen: conversion.Conversion) -> Callable[..., _R]:
@@ -62,7 +67,7 @@ def guard(fn: Callable[..., _R], chosen: conversion.Conversion) -> Callable[...,
 
     @functools.wraps(fn, updated=())
     def guarded(*args: object, **kwargs: object) -> _R:
-        return call(chosen.choose(fn), args, kwargs)
+        return _call(chosen.choose(fn), args, kwargs)
 
     return guarded
 
