@@ -172,7 +172,8 @@ class Function(Generic[_P, _R_co]):
         if not is_clean() or _is_inlined(frame):
             # A program is being traced, or a replica runs: take part in that.
             chosen = self._conversion.choose(self.python_function)
-            return unchanged_arguments.call(chosen, args, kwargs)
+            made = unchanged_arguments.call(chosen, args, kwargs)
+            return signature.read_variables(made)
         if (observer := call_modes.Observers.current) is not None:
             return observer(args, kwargs, lambda a, k: self._start(a, k, is_concrete))  # type: ignore[no-any-return]
         return self._start(args, kwargs, is_concrete)

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from unisono._src.execution import conversion, signature
+from unisono._src.execution import conversion
 from unisono._src.foundation import nest
 from unisono._src.state.variable_identity import Reference
 
@@ -23,9 +23,6 @@ def call(fn: Callable[..., _R], args: tuple[Any, ...], kwargs: dict[str, Any]) -
         args: its arguments.
         kwargs: its keyword arguments.
 
-    Returns:
-        The result, with the values that variables have now in their place.
-
     Raises:
         ValueError: the function has changed one of them.
 
@@ -37,11 +34,6 @@ def call(fn: Callable[..., _R], args: tuple[Any, ...], kwargs: dict[str, Any]) -
     any lists or dicts passed as arguments. Modifying a copy is allowed. Return what is
     new instead.
     """
-    return signature.read_variables(_call(fn, args, kwargs))
-
-
-def _call(fn: Callable[..., _R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _R:
-    """Call a function, as `call` does; variables that it returns stay variables."""
     if not any(map(nest.is_nested, (*args, *kwargs.values()))):
         return fn(*args, **kwargs)
     before = _picture((args, kwargs))
@@ -67,7 +59,7 @@ def guard(fn: Callable[..., _R], chosen: conversion.Conversion) -> Callable[...,
 
     @functools.wraps(fn, updated=())
     def guarded(*args: object, **kwargs: object) -> _R:
-        return _call(chosen.choose(fn), args, kwargs)
+        return call(chosen.choose(fn), args, kwargs)
 
     return guarded
 

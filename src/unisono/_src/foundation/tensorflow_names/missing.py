@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from unisono._src.foundation.tensorflow_names import (
-    families,
-    listing,
-    replacements,
-    version_1,
-)
+from unisono._src.foundation.tensorflow_names import families, listing, version_1
 
 PAGE = "docs/from-tensorflow.md"
 
@@ -51,23 +46,6 @@ def explain(path: str) -> str | None:
         f"tf.{path} is a TensorFlow {what} for {purpose}, which unisono does not have. "
         f"{advise(path)}"
     )
-
-
-def member_error(path: str, obj: object) -> AttributeError:
-    """Returns the error for a member that an object does not have.
-
-    Args:
-        path: the dotted path of TensorFlow's member.
-        obj: the object.
-
-    >>> print(member_error("data.Dataset.snapshot", 1))
-    'int' object has no attribute 'snapshot'. Use cache(filename), or save and load.
-    """
-    name = path.rpartition(".")[2]
-    text = f"{type(obj).__name__!r} object has no attribute {name!r}"
-    if path in replacements.MEMBERS:
-        text += f". {replacements.MEMBERS[path]}"
-    return AttributeError(text, name=name, obj=obj)
 
 
 def advise(path: str) -> str:

@@ -19,7 +19,7 @@ from unisono._src.foundation import (
     nest,
     printable,
 )
-from unisono._src.foundation.tensorflow_names import missing
+from unisono._src.foundation.tensorflow_names import replacements
 from unisono._src.input.api import iterators, saved_dataset, transforms
 from unisono._src.input.loaders import dispatch
 from unisono._src.input.plan import carried_states, elements, nodes, seeds
@@ -66,7 +66,16 @@ class Dataset(transforms.Transformations["Dataset"]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            raise missing.member_error(f"data.Dataset.{name}", self)
+            # Again, for the error: it may be one of a function that a property calls.
+            try:
+                return object.__getattribute__(self, name)
+            except AttributeError as error:
+                advice = replacements.MEMBERS.get(f"data.Dataset.{name}")
+                if advice is None:
+                    raise
+                raise AttributeError(
+                    f"{error}. {advice}", name=name, obj=self
+                ) from None
 
     def _derive(self, node: nodes.Node) -> Dataset:
         return Dataset(node)
