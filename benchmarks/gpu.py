@@ -3,7 +3,8 @@
 usage: python benchmarks/gpu.py [--device GPU:0] [--small]
 
 The two programs of a row take turns in one process. They are hand-written JAX and
-unisono, or unisono on one batch that stays on the device and unisono with a dataset.
+unisono; unisono with mirrored and with sharded state; or unisono on one batch that
+stays on the device and unisono with a dataset.
 """
 
 from __future__ import annotations
@@ -79,12 +80,16 @@ def loss(params: dict[str, Any], tokens: Any) -> Any:
     return optax.softmax_cross_entropy_with_integer_labels(logits, targets).mean()
 
 
-def gpt2(device: str, batch: int, length: int, layers: int) -> tuple[Any, Any]:
-    """Returns a training step of GPT-2 small with Adam: in JAX, and in unisono."""
+def _gpt2_data(batch: int, length: int, layers: int) -> tuple[Any, np.ndarray, Any]:
+    """Returns the first parameters of GPT-2 small, a batch, and the optimizer."""
     start = initial(layers, WIDTH, VOCABULARY, length)
-    rng = np.random.default_rng(1)
-    tokens = rng.integers(0, 50257, (batch, length + 1)).astype(np.int32)
-    tx = optax.adam(1e-4)
+    tokens = np.random.default_rng(1).integers(0, 50257, (batch, length + 1))
+    return start, tokens.astype(np.int32), optax.adam(1e-4)
+
+
+def gpt2_by_hand(batch: int, length: int, layers: int) -> Any:
+    """Returns a training step of GPT-2 small with Adam in JAX."""
+    start, tokens, tx = _gpt2_data(batch, length, layers)
 
     def step(state: Any, tokens: Any) -> Any:
         params, slots = state
@@ -93,8 +98,7 @@ def gpt2(device: str, batch: int, length: int, layers: int) -> tuple[Any, Any]:
         return (optax.apply_updates(params, changes), slots), value
 
     raw_step = jax.jit(step, donate_argnums=0)
-    # `jnp.array` copies: the step donates its state, and `start` is used below.
-    params = jax.tree.map(jnp.array, start)
+    params = jax.tree.map(jnp.asarray, start)
     held = (params, tx.init(params))
     raw_tokens = jnp.asarray(tokens)
 
@@ -103,7 +107,13 @@ def gpt2(device: str, batch: int, length: int, layers: int) -> tuple[Any, Any]:
         held, value = raw_step(held, raw_tokens)
         return value
 
-    strategy = uni.distribute.MirroredStrategy([device])
+    return raw
+
+
+def gpt2(device: str, batch: int, length: int, layers: int, **options: Any) -> Any:
+    """Returns the same step in unisono; `options` are those of the strategy."""
+    start, tokens, tx = _gpt2_data(batch, length, layers)
+    strategy = uni.distribute.MirroredStrategy([device], **options)
     flat, treedef = jax.tree.flatten(start)
     with strategy.scope():
         made = [uni.Variable(x) for x in flat]
@@ -122,7 +132,7 @@ def gpt2(device: str, batch: int, length: int, layers: int) -> tuple[Any, Any]:
         return strategy.reduce("SUM", strategy.run(replica, args=(tokens,)), axis=None)
 
     ours_tokens = jnp.asarray(tokens)
-    return raw, lambda: train(ours_tokens)
+    return lambda: train(ours_tokens)
 
 
 def one_variable(device: str) -> tuple[Any, Any]:
@@ -238,11 +248,16 @@ def main() -> None:
     print("jax", jax.__version__, jax.devices()[0].device_kind)
     tiny: Callable[[], Any] = lambda: one_variable(arguments.device)  # noqa: E731
     compare("one variable", tiny(), 2000, 15)
+    sizes = (1, 64, 1) if arguments.small else (16, 1024, LAYERS)
+    count, rounds = (2, 3) if arguments.small else (20, 9)
+    ours = gpt2(arguments.device, *sizes)
+    name = "GPT-2 small" if not arguments.small else "GPT-2 shaped, 1 layer"
+    compare(f"{name} step", (gpt2_by_hand(*sizes), ours), count, rounds)
+    parts = gpt2(arguments.device, *sizes, state="sharded")
+    compare(f"{name}, mirrored and sharded", (ours, parts), count, rounds)
     if arguments.small:
-        compare("GPT-2 shaped, 1 layer", gpt2(arguments.device, 1, 64, 1), 2, 3)
         compare("images, resident and fed", fed(arguments.device, 8, 32), 4, 3)
     else:
-        compare("GPT-2 small step", gpt2(arguments.device, 16, 1024, LAYERS), 20, 9)
         compare("images, resident and fed", fed(arguments.device, 256, 224), 20, 9)
         compare("the same, 64 images", fed(arguments.device, 64, 224), 40, 9)
 

@@ -12,6 +12,8 @@ import pytest
 import unisono as uni
 from tests.parity.programs import mirrored
 from tests.unit.input.pipelines import Dataset, flat, numbers, resumed, saved
+from unisono._src.input.distribution import placement, steps
+from unisono._src.input.plan import cursors
 from unisono._src.input.stages import prefetch
 
 IO = uni.distribute.InputOptions
@@ -307,3 +309,107 @@ def test_a_thread_that_died_is_not_waited_for(monkeypatch):
     with pytest.raises(RuntimeError, match="thread that reads the stream has ended"):
         reader.read(1)
     reader.close()
+
+
+class Numbers(cursors.Cursor):
+    """The numbers from 0; from `stop` on they come only when they are let through."""
+
+    def __init__(self, stop=1000, end=1000):
+        self.made, self.stop, self.end = 0, stop, end
+        self.go = threading.Event()
+
+    def read(self, count):
+        if self.made >= self.stop and not self.go.wait(20):
+            raise TimeoutError
+        if self.made >= self.end:
+            return []
+        self.made += 1
+        return [self.made - 1]
+
+    def get_state(self):
+        return {"at": self.made}
+
+    def set_state(self, state):
+        self.made = state["at"]
+
+    def close(self):
+        pass
+
+
+class Far(prefetch.Destination):
+    """Where `allowed` elements may be under way; those in `there` have arrived."""
+
+    def __init__(self, allowed):
+        self.allowed, self.there, self.asked = allowed, set(), 0
+
+    def has_arrived(self, element):
+        self.asked += 1
+        return element in self.there
+
+    def room(self, element):
+        return self.allowed
+
+
+def reading(source, destination):
+    return prefetch.ReadAhead(source, 1, "numbers", destination=destination)
+
+
+@pytest.mark.feature("H02")
+def test_an_element_that_travels_is_given_when_enough_others_follow_it():
+    source = Numbers()
+    reader = reading(source, Far(3))
+    assert list(reader.read(1)) == [0]
+    assert source.made >= 4
+    assert list(reader.read(5)) == [1, 2, 3, 4, 5]
+    reader.close()
+
+
+@pytest.mark.feature("H02")
+def test_an_element_that_has_arrived_waits_for_no_other():
+    source, far = Numbers(stop=1), Far(3)
+    reader = reading(source, far)
+    threading.Timer(0.2, far.there.add, [0]).start()
+    begin = time.perf_counter()
+    assert list(reader.read(1)) == [0]
+    assert 0.1 < time.perf_counter() - begin < 10
+    source.go.set()
+    reader.close()
+
+
+@pytest.mark.feature("H02")
+def test_the_last_elements_wait_for_none_that_never_come():
+    reader = reading(Numbers(end=2), Far(8))
+    assert list(reader.read(5)) == [0, 1]
+    assert list(reader.read(1)) == []
+    reader.close()
+
+
+@pytest.mark.feature("H02")
+def test_an_interrupt_while_an_element_travels_loses_nothing():
+    class Interrupting(Far):
+        def has_arrived(self, element):
+            if not self.asked:
+                self.asked = 1
+                raise KeyboardInterrupt
+            return True
+
+    source = Numbers(stop=1)
+    reader = reading(source, Interrupting(3))
+    with pytest.raises(KeyboardInterrupt):
+        reader.read(1)
+    assert reader.get_state()["trail"]["index"] == 0
+    source.go.set()
+    assert list(reader.read(3)) == [0, 1, 2]
+    assert reader.get_state()["trail"]["index"] == 3
+    reader.close()
+
+
+@pytest.mark.feature("H02")
+def test_steps_for_accelerators_are_counted_by_their_bytes():
+    iterator = iter(distributed(Dataset.range(1 << 20).batch(1 << 18), 2))
+    there = placement.Accelerators(iterator._dataset._topology)
+    step = iterator._ahead.read(1)[0]
+    assert there.has_arrived(step)
+    assert there.room(step) == 8  # 2 MB of int32 in all, and one for each replica
+    large = steps.Step(jax.numpy.zeros((2, 3 << 22)), None, 1)
+    assert there.room(large) == 2  # 48 MB for each

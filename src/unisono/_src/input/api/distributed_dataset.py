@@ -392,7 +392,8 @@ class DistributedDataset(ProcessBound, abc.ABC):
         placed = placement.PlacedSteps(made, self._topology, node.is_fresh, fetch)
         on_cpu = self._topology.devices[0].platform == "cpu"
         nice = _NICE if on_cpu else 0
-        return prefetch.ReadAhead(placed, size, "input pipeline", nice)
+        there = None if on_cpu or not fetch else placement.Accelerators(self._topology)
+        return prefetch.ReadAhead(placed, size, "input pipeline", nice, there)
 
 
 @final

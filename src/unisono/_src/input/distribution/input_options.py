@@ -49,7 +49,8 @@ class InputOptions(_InputOptionFields):
             usual. `distribute_datasets_from_function` wants the two options above to
             be PER_REPLICA and False with it.
         experimental_per_replica_buffer_size: how many steps ahead values are placed on
-            the devices; as many more wait on the host. 0 makes each step when it is
+            the devices; as many more wait on the host. On accelerators more steps may
+            be on their way, up to 128 MB for each replica. 0 makes each step when it is
             asked for.
 
     Raises:

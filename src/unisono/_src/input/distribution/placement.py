@@ -11,11 +11,16 @@ import numpy as np
 from unisono._src.foundation import wide_numbers
 from unisono._src.input.distribution import steps
 from unisono._src.input.plan import cursors, elements, host_buffers
+from unisono._src.input.stages import prefetch
 from unisono._src.machines.topology import Topology
 from unisono._src.values import collectives, distributed
 
 # The number of shapes whose types are remembered.
 _SHAPES = 256
+# So many steps, and so many bytes of them for each replica, are on their way to
+# accelerators, if the user does not ask for more.
+_MOST_STEPS = 8
+_MOST_BYTES = 1 << 27
 
 
 @final
@@ -221,6 +226,36 @@ class PlacedSteps(cursors.SamePosition):
         if is_fresh and host_buffers.is_own(array):
             return array
         return self._buffers.copy(array, kind)
+
+
+@final
+class Accelerators(prefetch.Destination):
+    """Devices to which steps are copied while they compute.
+
+    JAX copies an array through memory of its own first, and then to the device when
+    that has computed what it was given by then. A step must be under way before the
+    ones before it are computed, or the device waits for it (decision 0021).
+
+    Args:
+        topology: the replicas and their devices.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self._replicas = topology.replicas
+
+    def has_arrived(self, element: steps.Step) -> bool:
+        """Returns whether the values of a step are on the devices."""
+        return all(x.is_ready() for x in _arrays(element))
+
+    def room(self, element: steps.Step) -> int:
+        """Returns how many steps like this one may be under way."""
+        size: int = sum(x.nbytes for x in _arrays(element)) // self._replicas
+        return min(_MOST_STEPS, _MOST_BYTES // max(1, size))
+
+
+def _arrays(step: steps.Step) -> list[Any]:
+    leaves: list[Any] = jax.tree.leaves(step.batch)
+    return [x for x in leaves if isinstance(x, jax.Array)]
 
 
 def _check_components(step: steps.Step) -> None:

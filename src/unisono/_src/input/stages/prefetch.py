@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import abc
 import atexit
+import collections
 import logging
 import queue
 import sys
@@ -36,6 +38,20 @@ _LAST_GOODBYE = 2.0
 # Every so many seconds the thread and the reader look by themselves whether they can
 # continue.
 _LOOK = 1.0
+# The same for a reader that waits until an element has arrived.
+_GLANCE = 100e-6
+
+
+class Destination(abc.ABC):
+    """Where a source sends its elements, which arrive later; abstract."""
+
+    @abc.abstractmethod
+    def has_arrived(self, element: Any) -> bool:
+        """Returns whether an element is there."""
+
+    @abc.abstractmethod
+    def room(self, element: Any) -> int:
+        """Returns how many elements like this one may be on their way."""
 
 
 @final
@@ -61,15 +77,23 @@ class _SharedQueue:
     machine more than most batches.
     """
 
-    def __init__(self, source: cursors.Cursor, size: int, nice: int) -> None:
+    def __init__(
+        self,
+        source: cursors.Cursor,
+        size: int,
+        nice: int,
+        destination: Destination | None,
+    ) -> None:
         self.history = cursors.PositionHistory(source, _EVERY)
-        self.size, self.nice = size, nice
+        self.size, self.nice, self.destination = size, nice, destination
         # Of the two locks no thread ever holds both,
         # and none is held while a queue is waited for.
         # The position of the reader, in the units of the history.
         self.given = 0
         # Elements, `_ReadFailure` or `_End`, each with the position behind it.
         self.ready: queue.SimpleQueue[tuple[Any, int]] = queue.SimpleQueue()
+        # Taken from the queue by readers that were interrupted before they got them.
+        self.taken: collections.deque[tuple[Any, int]] = collections.deque()
         # Gets an entry when the thread shall look again whether it can read.
         self.news: queue.SimpleQueue[None] = queue.SimpleQueue()
         # Held while the source is read: its position can be asked for only in between.
@@ -79,6 +103,8 @@ class _SharedQueue:
         # The position behind an exception that the reader has not got yet.
         self.failure: Any = None
         self.over = self.stopped = self.is_waiting = False
+        # Whether the thread has read the last element.
+        self.has_ended = False
         # Closes the source; the thread calls it at its end.
         self.closes: Callable[[], None] | None = None
         # The most units of any element so far.
@@ -113,6 +139,7 @@ class _SharedQueue:
                 self.ready.put((found, self.history.read_so_far))
                 self.forget()
             if isinstance(found, _End):
+                self.has_ended = True
                 return
             # The thread may wait long now, and an element that the reader has dropped
             # must not stay alive because of this variable.
@@ -156,6 +183,8 @@ class _SharedQueue:
         if not len(found):
             return _End()
         self.measure(self.history.read_so_far - before)
+        if self.destination is not None:
+            self.size = max(self.size, self.destination.room(found[0]))
         return found[0]
 
     def pass_failure(self) -> None:
@@ -217,6 +246,9 @@ class ReadAhead(ProcessBound, cursors.Cursor):
         size: how many elements may wait; 0 reads when asked, without a thread.
         what: names the source in the thread's name and in log messages.
         nice: the niceness of the thread, from 0 to 19.
+        destination: where the source sends its elements, if they take a while. More
+            than `size` may then wait, and the reader gets one when as many follow it as
+            may wait, or when it has arrived.
     """
 
     _bound_title = "An iterator with a thread"
@@ -226,9 +258,14 @@ class ReadAhead(ProcessBound, cursors.Cursor):
     _thread: threading.Thread | None = None
 
     def __init__(
-        self, source: cursors.Cursor, size: int, what: str, nice: int = 0
+        self,
+        source: cursors.Cursor,
+        size: int,
+        what: str,
+        nice: int = 0,
+        destination: Destination | None = None,
     ) -> None:
-        self._source = source
+        self._source, self._destination = source, destination
         self._size, self._nice = size, nice
         self._what = what
         self._starting = threading.Lock()
@@ -238,7 +275,7 @@ class ReadAhead(ProcessBound, cursors.Cursor):
 
     def _start(self, state: dict[str, Any] | None = None) -> _SharedQueue:
         """Starts to read, from a position if one is given."""
-        shared = _SharedQueue(self._source, self._size, self._nice)
+        shared = _SharedQueue(self._source, self._size, self._nice, self._destination)
         if state is not None:
             shared.history.return_to(state)
             shared.given = shared.history.read_so_far
@@ -285,6 +322,8 @@ class ReadAhead(ProcessBound, cursors.Cursor):
                     # exception, and both would keep the thread alive.
                     del one
             else:
+                if self._destination is not None:
+                    self._wait_for_arrival(shared, one, number)
                 found.append(one)
                 with shared.counting:
                     # Not a sum: after an interrupt that lost an element, a sum would be
@@ -299,6 +338,8 @@ class ReadAhead(ProcessBound, cursors.Cursor):
             RuntimeError: the thread has ended without one.
         """
         waited = 0.0
+        if shared.taken:
+            return shared.taken.popleft()
         while True:
             thread = self._thread
             try:
@@ -320,6 +361,21 @@ class ReadAhead(ProcessBound, cursors.Cursor):
                         self._what,
                         waited,
                     )
+
+    def _wait_for_arrival(self, shared: _SharedQueue, one: Any, number: int) -> None:
+        """Waits until enough entries follow an element, or until it has arrived."""
+        assert self._destination is not None
+        try:
+            while (
+                not shared.has_ended
+                and shared.has_room()
+                and not self._destination.has_arrived(one)
+            ):
+                time.sleep(_GLANCE)
+        except BaseException:
+            # An interrupt: whoever reads next gets the element.
+            shared.taken.append((one, number))
+            raise
 
     def units(self, found: Any) -> int:
         """Returns the units of the source."""
