@@ -27,6 +27,7 @@ from tests.parity.programs import (
     variable,
 )
 from tests.threads import at_once, repeated
+from unisono._src.saving.checkpoint import array_io
 from unisono.train import Checkpoint, CheckpointManager, CheckpointOptions
 
 ASYNC = CheckpointOptions(enable_async=True)
@@ -827,3 +828,31 @@ def test_a_copy_of_a_checkpoint_saves_by_itself(tmp_path):
     copied = copy.deepcopy(checkpoint)
     assert copied.save(tmp_path / "d") == str(tmp_path / "d-2")
     checkpoint.sync()
+
+
+@pytest.mark.feature("S05")
+@pytest.mark.parametrize("n", [1, 4])
+def test_large_arrays_are_in_several_files_and_come_back_whole(
+    n, tmp_path, monkeypatch
+):
+    # Small files, so that few numbers fill several.
+    monkeypatch.setattr(array_io, "_FILE_BYTES", 1 << 16)
+    rng = np.random.default_rng(0)
+    shapes = (301, 97), (3, 5, 7001), (200_000,), ()
+    values = [rng.normal(size=shape).astype("f4") for shape in shapes]
+    values.append(np.zeros((400, 100), np.int8))
+    with mirrored(n).scope():
+        made = [uni.Variable(value) for value in values]
+    Checkpoint(made=made).write(tmp_path / "c")
+    files = [p for p in (tmp_path / "c").rglob("d/*") if p.stat().st_size > 1 << 15]
+    assert len(files) > 5
+    for v in made:
+        v.assign(np.ones_like(v.numpy()))
+    Checkpoint(made=made).read(tmp_path / "c").assert_consumed()
+    for v, value in zip(made, values, strict=True):
+        np.testing.assert_array_equal(v.numpy(), value)
+    # One damaged file is noticed, and named.
+    data = files[0].read_bytes()
+    files[0].write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
+    with pytest.raises(uni.errors.DataLossError, match=files[0].name):
+        Checkpoint(made=made).read(tmp_path / "c")

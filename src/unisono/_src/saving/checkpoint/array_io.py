@@ -22,6 +22,9 @@ from unisono._src.workers import process_group
 
 # A smaller array is read whole to the host: its parts are not worth separate reads.
 LARGE_BYTES = 1 << 20
+# A file is closed when it has so many bytes, and the next one begins. Several files are
+# written, and flushed, side by side; one large file is not.
+_FILE_BYTES = 1 << 25
 
 
 # A part of an array: where it begins and ends on each axis.
@@ -93,7 +96,12 @@ def _write_with_orbax(directory: pathlib.Path, arrays: Mapping[str, Any]) -> Non
     handler = ocp.PyTreeCheckpointHandler(use_compression=False)
     path = epath.Path(directory)
     try:
-        handler.save(path, args=ocp.args.PyTreeSave(dict(arrays)))
+        handler.save(
+            path,
+            args=ocp.args.PyTreeSave(
+                dict(arrays), ocdbt_target_data_file_size=_FILE_BYTES
+            ),
+        )
         # It merges the files that Orbax' processes write;
         # without it nothing can be read.
         handler.finalize(path)
