@@ -830,7 +830,6 @@ def test_a_copy_of_a_checkpoint_saves_by_itself(tmp_path):
     checkpoint.sync()
 
 
-@pytest.mark.feature("S05")
 @pytest.mark.parametrize("n", [1, 4])
 def test_large_arrays_are_in_several_files_and_come_back_whole(
     n, tmp_path, monkeypatch
