@@ -1,5 +1,10 @@
 """TensorFlow's functions for files do what they do there, on this machine's files."""
 
+import os
+import random
+import threading
+import time
+
 import pytest
 
 from unisono import errors
@@ -100,3 +105,30 @@ def test_a_whole_file_is_read_and_a_missing_one_is_named(tmp_path):
         local_files.read_bytes(tmp_path / "missing")
     with pytest.raises(ValueError, match="files of this machine"):
         local_files.read_bytes("gs://bucket/data")
+
+
+@pytest.mark.parametrize("size", [0, 1, 1 << 20, (1 << 20) + 1])
+def test_a_file_of_any_size_is_read_whole(size, tmp_path):
+    data = random.Random(size).randbytes(size)
+    (tmp_path / "file").write_bytes(data)
+    assert local_files.read_bytes(tmp_path / "file") == data
+
+
+def test_files_that_do_not_tell_their_size_are_read_to_the_end(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+
+    def write():
+        with open(tmp_path / "pipe", "wb", buffering=0) as pipe:
+            for part in (b"one", b"two"):
+                pipe.write(part)
+                time.sleep(0.05)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    assert local_files.read_bytes(tmp_path / "pipe") == b"onetwo"
+    thread.join()
+
+
+def test_a_folder_is_no_file_and_is_named(tmp_path):
+    with pytest.raises(IsADirectoryError, match=str(tmp_path)):
+        local_files.read_bytes(tmp_path)

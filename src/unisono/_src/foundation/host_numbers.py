@@ -15,6 +15,7 @@ import numpy as np
 
 from unisono._src.foundation import dtypes, host_operators, nest
 from unisono._src.foundation.tensor_shape import ShapeLike, TensorShape
+from unisono._src.foundation.tensorflow_names import host_bodies
 
 
 @final
@@ -249,6 +250,7 @@ def _encode(x: Any) -> Any:
 
 
 _WITH_NUMPY[bytes] = HostText
+host_bodies.add_classes(HostArray, HostBool, *_WITH_NUMPY.values())
 
 
 def to_host_number(x: object) -> Any:

@@ -147,6 +147,8 @@ def _binary_method(row: _Row, name: str, present: Callable[[Any], Any]) -> _Meth
     """Returns the method of an operator."""
     is_reflected = name.startswith("__r")
     numpys: _Method = getattr(np.ndarray, name)
+    # What is computed of each type that has occurred.
+    chosen: dict[np.dtype, _Compute] = {}
 
     def operate(self: np.ndarray, other: Any) -> object:
         # Another array of this type, or a number beside floats, is what most programs
@@ -161,11 +163,15 @@ def _binary_method(row: _Row, name: str, present: Callable[[Any], Any]) -> _Meth
             y = _fit(row.name, self, other)
         else:
             return _leave_to_other(numpys, self, other)
-        compute = _choose(row, x.dtype)
+        compute = chosen.get(x.dtype)
+        if compute is None:
+            compute = chosen[x.dtype] = _choose(row, x.dtype)
         try:
-            return present(compute(y, x) if is_reflected else compute(x, y))
+            found = compute(y, x) if is_reflected else compute(x, y)
         except ValueError as error:
             raise _shape_error(row.name, x, y, error) from None
+        # Without a call: this runs for every element.
+        return found.view(type(self)) if type(found) is np.ndarray else present(found)
 
     return operate
 

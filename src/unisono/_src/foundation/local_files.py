@@ -166,10 +166,20 @@ def read_bytes(path: Path) -> bytes:
         PermissionDeniedError: the program may not read it.
     """
     try:
-        # Without a buffer: the file is read at once.
-        with open(_local_path(path), "rb", buffering=0) as file:
-            return file.readall()
+        # Not `open`, which takes as long as it takes to read a small file.
+        handle = os.open(_local_path(path), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            size = os.fstat(handle).st_size
+            # One more, so that the end is noticed at once.
+            parts = [os.read(handle, size + 1)]
+            # Pipes and the like do not tell their size, and large files come in parts.
+            while parts[-1] and (not size or len(parts[0]) != size):
+                parts.append(os.read(handle, max(size, 1 << 20)))
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+        finally:
+            os.close(handle)
     except OSError as error:
+        error.filename = error.filename or os.fspath(path)
         with _translate_errors(path):
             raise error
 

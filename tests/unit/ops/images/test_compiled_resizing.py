@@ -10,6 +10,7 @@ import pytest
 
 import unisono as tf
 from unisono._src.foundation import ambient, jax_internals
+from unisono._src.input.plan import elements
 from unisono._src.ops.host import host_programs
 from unisono._src.ops.images import compiled_resizing, resizing, sampling
 
@@ -18,10 +19,15 @@ from unisono._src.ops.images import compiled_resizing, resizing, sampling
 def in_dataset(monkeypatch):
     """Resizes as in a dataset's function, and compiles for the second image."""
     monkeypatch.setattr(host_programs, "WORTH", 1)
-    compiled_resizing.find.cache_clear()
+    clear()
     before = ambient.enter_dataset(True)
     yield
     ambient.enter_dataset(before)
+    clear()
+
+
+def clear():
+    resizing._programs.clear()
     compiled_resizing.find.cache_clear()
 
 
@@ -29,13 +35,15 @@ def in_dataset(monkeypatch):
 def runs(monkeypatch):
     """Returns a list with the shape of each image that a program was run for."""
     made = []
-    jit = jax.jit
+    compile_program = host_programs.Program._compile
 
-    def compile_noting(function, **options):
-        program = jit(function, **options)
-        return lambda *given: made.append(np.shape(given[-1])) or program(*given)
+    def compile_noting(program, image):
+        found = compile_program(program, image)
+        if found is not None:
+            program.compiled = lambda x: made.append(x.shape) or found(x)
+        return program.compiled
 
-    monkeypatch.setattr(jax, "jit", compile_noting)
+    monkeypatch.setattr(host_programs.Program, "_compile", compile_noting)
     return made
 
 
@@ -62,8 +70,7 @@ def with_numpy(image, size):
 def test_the_program_gives_the_numbers_of_numpy_to_the_last_bit(runs, shape, size):
     image = photo(*shape)
     first, second, third = (tf.image.resize(image, size) for _ in range(3))
-    # Once to compile it, and then for each image.
-    assert runs == [shape] * 3
+    assert runs == [shape] * 2
     for found in (first, second, third):
         np.testing.assert_array_equal(found, with_numpy(image, size))
 
@@ -96,7 +103,7 @@ def test_an_empty_batch_has_no_images():
 def test_images_of_one_batch_are_resized_one_by_one(runs):
     images = photo(3, 100, 120, 3)
     found = tf.image.resize(images, [50, 60])
-    assert len(runs) == 1 + 3
+    assert len(runs) == 3
     for image, made in zip(images, found, strict=True):
         np.testing.assert_array_equal(made, with_numpy(image, (50, 60)))
 
@@ -116,13 +123,48 @@ def test_numpy_resizes_what_the_program_is_not_for(runs, image, options):
     assert not runs
 
 
-def test_a_function_that_jax_traces_does_not_call_the_program(runs):
+def test_a_function_that_jax_traces_compiles_no_program_and_uses_a_compiled_one(runs):
     image = photo(100, 120, 3)
+    wanted = with_numpy(image, (50, 60))
     tf.image.resize(image, [50, 60])
-    made = jax.jit(lambda x: x + np.asarray(tf.image.resize(image, [50, 60])))(0)
-    # That of this test alone.
-    assert runs == [()]
-    np.testing.assert_array_equal(made, with_numpy(image, (50, 60)))
+    for count in (0, 2):
+        traced = jax.jit(lambda x: x + np.asarray(tf.image.resize(image, [50, 60])))
+        np.testing.assert_array_equal(traced(0), wanted)
+        assert len(runs) == count
+        np.testing.assert_array_equal(tf.image.resize(image, [50, 60]), wanted)
+
+
+def test_numpy_resizes_where_jax_is_told_to_compile_nothing(runs):
+    image = photo(100, 120, 3)
+    for _ in range(3):
+        tf.image.resize(image, [50, 60])
+    with jax.disable_jit():
+        found = tf.image.resize(image, [50, 60])
+    np.testing.assert_array_equal(found, with_numpy(image, (50, 60)))
+
+
+@pytest.mark.parametrize("size", [[50.0, 60.0], [True, True], [0, 60], [50], "ab"])
+def test_a_size_is_refused_also_where_a_program_is_ready(runs, size):
+    image = elements.present(photo(100, 120, 3))
+    for _ in range(3):
+        tf.image.resize(image, [50, 60])
+        tf.image.resize(image, [1, 1])
+    runs.clear()
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError)):
+        tf.image.resize(image, size)
+    assert not runs
+
+
+def test_other_options_do_not_take_the_program_of_a_size(runs):
+    image = elements.present(photo(100, 120, 3))
+    for _ in range(3):
+        tf.image.resize(image, [50, 60])
+    runs.clear()
+    nearest = tf.image.resize(image, [50, 60], "nearest")
+    assert nearest.dtype == np.uint8
+    assert tf.image.resize(image, [50, 60], antialias=True).dtype == np.float32
+    assert tf.image.resize(tf.cast(image, tf.float32), [50, 60]).shape == (50, 60, 3)
+    assert not runs
 
 
 def test_numpy_resizes_where_jax_is_told_to_refuse_transfers():

@@ -164,3 +164,16 @@ def test_a_png_file_without_its_palette_is_refused():
     assert tf.io.decode_png(whole).shape == (2, 2, 3)
     with pytest.raises(tf.errors.InvalidArgumentError, match="palette"):
         tf.io.decode_png(whole[:start] + whole[end:])
+
+
+def test_a_broken_photo_in_a_dataset_is_named_and_the_others_are_read(tmp_path):
+    paths = [tmp_path / name for name in ("a.jpg", "b.jpg", "c.jpg")]
+    whole = bytes(tf.io.encode_jpeg(np.full((32, 40, 3), 90, np.uint8)).numpy())
+    for path, data in zip(paths, (whole, whole[:300], whole), strict=True):
+        path.write_bytes(data)
+    read = tf.data.Dataset.from_tensor_slices(list(map(str, paths))).map(
+        lambda path: tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
+    )
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"b\.jpg, a JPEG"):
+        list(read)
+    assert [x.shape for x in read.ignore_errors()] == [(32, 40, 3)] * 2

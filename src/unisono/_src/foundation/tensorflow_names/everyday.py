@@ -70,17 +70,18 @@ def everyday_name(
     *also: str,
     difference: str = "",
     host: Callable[..., object] | None = None,
+    quick: Callable[..., object] | None = None,
     is_of_arrays: bool = False,
 ) -> Callable[[_T], _T]:
     """Returns a decorator that gives a function or class its paths of TensorFlow.
 
-    The arguments are those of `add`, and `host` of `host_bodies.choose`. The function
-    says that it comes from the public module of its first path.
+    The arguments are those of `add`, and `host` and `quick` of `host_bodies.choose`.
+    The function says that it comes from the public module of its first path.
     """
     above, _, name = path.rpartition(".")
 
     def give(value: _T) -> _T:
-        value = host_bodies.choose(value, host)
+        value = host_bodies.choose(value, host, quick)
         add(value, path, *also, difference=difference, is_of_arrays=is_of_arrays)
         public_names.publish(f"unisono.{above}".rstrip("."), **{name: value})
         return value
@@ -93,17 +94,23 @@ def array_function(
     *also: str,
     difference: str = "",
     host: Callable[..., object] | None = None,
+    quick: Callable[..., object] | None = None,
 ) -> Callable[[_T], _T]:
     """Returns a decorator that gives a function of arrays its paths of TensorFlow.
 
     Its docstring gets two more sentences: whose arguments it takes, and `difference`.
-    The arguments are those of `add`, and `host` of `host_bodies.choose`.
+    The arguments are those of `add`, and `host` and `quick` of `host_bodies.choose`.
     """
     told = (
         f"The arguments are those of TensorFlow's ``tf.{path}``; `name` has no effect."
     )
     give = everyday_name(
-        path, *also, difference=difference, host=host, is_of_arrays=True
+        path,
+        *also,
+        difference=difference,
+        host=host,
+        quick=quick,
+        is_of_arrays=True,
     )
 
     def describe(value: _T) -> _T:

@@ -23,8 +23,8 @@ _PLAIN = (
     np.ndarray, np.generic, np.dtype, bool, int, float, complex, str, bytes, type,
     type(None),
 )  # fmt: skip
-# Their exact classes, of which most arguments are: the fastest question.
-_EXACT = frozenset(_PLAIN)
+# Exact classes, of which most arguments are: the fastest question.
+_EXACT = set(_PLAIN)
 
 
 @final
@@ -32,7 +32,16 @@ class TextError(TypeError):
     """Says that a function of JAX's arrays was given text, which only the host has."""
 
 
-def choose(function: _T, host: Callable[..., object] | None) -> _T:
+def add_classes(*classes: type) -> None:
+    """Adds exact classes of the host to those that are known."""
+    _EXACT.update(classes)
+
+
+def choose(
+    function: _T,
+    host: Callable[..., object] | None,
+    quick: Callable[..., object] | None = None,
+) -> _T:
     """Returns a function that calls `host` in the functions of datasets.
 
     Elsewhere, and where an array of JAX or a variable is among the arguments, it calls
@@ -42,6 +51,9 @@ def choose(function: _T, host: Callable[..., object] | None) -> _T:
         function: the function of JAX's arrays.
         host: takes the same arguments and computes with NumPy; None for `function`
             everywhere.
+        quick: called before `host`; returns None for all but the most frequent
+            arguments. After a photo has been decoded, the caches have nothing of
+            Python any more, and each call of a function takes a microsecond.
     """
     if host is None:
         return function
@@ -49,12 +61,13 @@ def choose(function: _T, host: Callable[..., object] | None) -> _T:
 
     @functools.wraps(called)
     def entry(*args: Any, **kwargs: Any) -> Any:
-        if (
-            ambient.is_in_dataset()
-            and are_of_host(args)
-            and (not kwargs or are_of_host(kwargs.values()))
-        ):
-            return host(*args, **kwargs)
+        if ambient.is_in_dataset():
+            if quick is not None:
+                made = quick(*args, **kwargs)
+                if made is not None:
+                    return made
+            if are_of_host(args) and (not kwargs or are_of_host(kwargs.values())):
+                return host(*args, **kwargs)
         try:
             return called(*args, **kwargs)
         except TextError:
@@ -70,8 +83,11 @@ def are_of_host(values: Iterable[object]) -> bool:
     """Returns whether all values, and all in nested lists, are not of JAX."""
     # A loop, not a generator: this runs at every call of a name.
     for x in values:
-        if type(x) in _EXACT or isinstance(x, _PLAIN):
+        if type(x) in _EXACT:
             continue
-        if not isinstance(x, (list, tuple)) or not are_of_host(x):
+        if isinstance(x, (list, tuple)):
+            if not are_of_host(x):
+                return False
+        elif not isinstance(x, _PLAIN):
             return False
     return True

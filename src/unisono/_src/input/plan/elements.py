@@ -160,24 +160,34 @@ def convert(element: object) -> object:
     return map_leaves(to_array, element)
 
 
-def convert_and_copy(element: Any) -> object:
-    """Returns what `convert` returns, in memory of its own."""
+def convert_and_copy(element: Any, copy: Callable[[Any], Any] | None = None) -> object:
+    """Returns what `convert` returns, in memory of its own.
+
+    Args:
+        element: what a function has made.
+        copy: copies an array of numbers, and gives back anything else; by default
+            NumPy does.
+    """
     # The most frequent cases first: this runs for every element of a map.
     kind = type(element)
     if kind is HostArray or kind is np.ndarray:
         if element.dtype.kind in _NUMBER_KINDS:
             # A number cannot be changed, so it is no copy of an array.
-            return np.array(element) if element.ndim else element.view(np.ndarray)[()]
+            if not element.ndim:
+                return element.view(np.ndarray)[()]
+            return copy(element) if copy is not None else np.array(element)
     elif kind is tuple:
-        return tuple([None if x is None else convert_and_copy(x) for x in element])
+        return tuple(
+            [None if x is None else convert_and_copy(x, copy) for x in element]
+        )
     elif kind is dict:
         return {
-            key: None if x is None else convert_and_copy(x)
+            key: None if x is None else convert_and_copy(x, copy)
             for key, x in element.items()
         }
     if is_structure(element):
-        return map_leaves(convert_and_copy, element)
-    return copy_array(convert(element))
+        return map_leaves(lambda x: convert_and_copy(x, copy), element)
+    return (copy or copy_array)(convert(element))
 
 
 def to_array(x: object) -> object:

@@ -72,16 +72,12 @@ def apply(fn: Callable[..., Any], element: object) -> object:
     return elements.convert(_to_structure(call(fn, element)))
 
 
-def apply_and_copy(
-    fn: Callable[..., Any], element: object, copy: _Copy | None = None
-) -> object:
-    """Returns what `apply` returns, in memory of its own; `copy` copies each part.
+def apply_and_copy(fn: Callable[..., Any], element: object) -> object:
+    """Returns what `apply` returns, in memory of its own.
 
     The function may fill one array again and again, and the reader may keep elements.
     """
-    if copy is None:
-        return elements.convert_and_copy(_to_structure(call(fn, element)))
-    return elements.map_leaves(copy, apply(fn, element))
+    return elements.convert_and_copy(_to_structure(call(fn, element)))
 
 
 def _to_structure(result: object) -> object:
@@ -156,11 +152,16 @@ def _apply_all(
 ) -> list[_Outcome]:
     """Returns what has become of some elements; `copies` copies the arrays of each."""
     found = []
-    for element, copy in zip(block, copies, strict=True):
-        try:
-            found.append(_Outcome(apply_and_copy(fn, element, copy)))
-        except Exception as e:
-            found.append(_Outcome(None, e))
+    before = ambient.enter_dataset(True)
+    try:
+        for element, copy in zip(block, copies, strict=True):
+            try:
+                made = _to_structure(_call(fn, element))
+                found.append(_Outcome(elements.convert_and_copy(made, copy)))
+            except Exception as e:
+                found.append(_Outcome(None, e))
+    finally:
+        ambient.enter_dataset(before)
     return found
 
 

@@ -50,6 +50,9 @@ class Program:
     Args:
         function: makes an array of JAX's of the tables and one image.
         tables: returns arrays that are the same for all images.
+
+    Attributes:
+        compiled: the compiled program; None if there is none yet.
     """
 
     def __init__(
@@ -59,7 +62,7 @@ class Program:
     ) -> None:
         self._function, self._make_tables = function, tables
         self._uses = 0
-        self._compiled: Callable[[np.ndarray], jax.Array] | None = None
+        self.compiled: Callable[[np.ndarray], jax.Array] | None = None
         self._compiling = threading.Lock()
 
     def run(self, images: np.ndarray) -> np.ndarray | None:
@@ -68,21 +71,53 @@ class Program:
         Args:
             images: [images, height, width, channels], in a type that JAX keeps.
         """
-        self._uses += len(images)
-        if self._uses <= WORTH or images[:1].size < SMALL:
+        if not len(images) or self._find(images[0], len(images)) is None:
+            return None
+        found = []
+        for image in images:
+            one = self.run_one(image)
+            if one is None:
+                return None
+            found.append(one)
+        return np.stack(found) if len(found) > 1 else found[0][None]
+
+    def run_one(self, image: np.ndarray) -> np.ndarray | None:
+        """Returns what the function makes of an image; None if NumPy shall do it.
+
+        Args:
+            image: [height, width, channels], in a type that JAX keeps.
+        """
+        call = self.compiled or self._find(image, 1)
+        if call is None:
+            return None
+        try:
+            # A compiled program computes also where JAX traces a function.
+            return np.asarray(_Result(call(image)))
+        except (jax.errors.JaxRuntimeError, ValueError):
+            # There is no memory, or the program has told JAX to refuse transfers, or
+            # to compile nothing.
+            return None
+
+    def _find(
+        self, image: np.ndarray, uses: int
+    ) -> Callable[[np.ndarray], jax.Array] | None:
+        """Returns the program, which is compiled if it is worth it, or None.
+
+        Args:
+            image: an image.
+            uses: how many images there are now.
+        """
+        if self.compiled is not None:
+            return self.compiled
+        self._uses += uses
+        if self._uses <= WORTH or image.size < SMALL:
             return None
         # A function that JAX traces would make the program a part of its own.
         if not jax_traces.is_clean():
             return None
         try:
-            call = self._compiled or self._compile(images[0])
-            if call is None:
-                return None
-            if len(images) == 1:
-                return np.asarray(_Result(call(images[0])))[None]
-            return np.stack([np.asarray(call(image)) for image in images])
-        except jax.errors.JaxRuntimeError:
-            # There is no memory, or the program has told JAX to refuse transfers.
+            return self._compile(image)
+        except jax.errors.JaxRuntimeError:  # There is no memory.
             return None
 
     def _compile(self, image: np.ndarray) -> Callable[[np.ndarray], jax.Array] | None:
@@ -94,9 +129,8 @@ class Program:
             here = jax.sharding.SingleDeviceSharding(device)
             tables = jax.device_put([*self._make_tables()], here)
             program = jax.jit(self._function, in_shardings=here, out_shardings=here)
-            found = functools.partial(program, *tables)
-            found(image)
-            self._compiled = found
+            compiled = program.lower(*tables, image).compile()
+            self.compiled = found = functools.partial(compiled, *tables)
         finally:
             self._compiling.release()
         return found

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-
 import jax
 import numpy as np
 
 from unisono._src.foundation import dtypes, errors
+from unisono._src.foundation.host_numbers import HostArray
 from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.input.plan import elements
 from unisono._src.ops.images import (
@@ -41,8 +40,26 @@ _FORMATS = {
 }
 _LIMIT = f"A file of more than {image_files.MOST_PIXELS} pixels is an error."
 _ANY = ("JPEG", "PNG", "GIF")
-# Programs read all of their files with the same ones.
-_read_options = functools.lru_cache(jpeg_files.Options)
+# The numbers of channels that can be asked for, where not all can.
+_CHANNELS = {"JPEG": (0, 1, 3), "GIF": (0, 3), "BMP": (0, 3, 4)}
+
+
+def _decode_photo(
+    contents: object, channels: int = 0, *options: object, **more: object
+) -> np.ndarray | None:
+    """Returns the image of a JPEG file; None for all else, also for broken files."""
+    if options or more or type(contents) is not HostArray or channels not in (0, 3):
+        return None
+    given = contents.item() if not contents.ndim else None
+    if not isinstance(given, bytes) or not given.startswith(jpeg_files.MAGIC):
+        return None
+    try:
+        return jpeg_files.decode(given, channels, _NO_OPTIONS).view(HostArray)
+    except Exception:
+        return None  # It is raised again, with the name of the file.
+
+
+_NO_OPTIONS = jpeg_files.Options()
 
 
 @image_function(
@@ -54,7 +71,7 @@ _read_options = functools.lru_cache(jpeg_files.Options)
         "ends too early may be others. A ratio needs 8 pixels."
     ),
     is_of_arrays=False,
-    is_arithmetic=False,
+    quick=_decode_photo,
 )
 def decode_jpeg(
     xp: ArrayModule,
@@ -87,7 +104,9 @@ def decode_jpeg(
         ImportError: the packages of the extra are not installed.
         InvalidArgumentError: the file is broken, of another format, or too large.
     """
-    options = _read_options(ratio, fancy_upscaling, try_recover_truncated, dct_method)
+    options = jpeg_files.Options(
+        ratio, fancy_upscaling, try_recover_truncated, dct_method
+    )
     found = _decode("decode_jpeg", contents, channels, _ANY, jpeg=options)
     return _only_frame(xp, "decode_jpeg", found)
 
@@ -234,9 +253,6 @@ def _only_frame(xp: ArrayModule, name: str, found: np.ndarray) -> jax.Array:
     return made
 
 
-_NO_OPTIONS = jpeg_files.Options()
-
-
 def _decode(
     name: str,
     contents: object,
@@ -257,16 +273,20 @@ def _decode(
         known = ", ".join(formats)
         what = f"it is a {format} file" if format else "its format is not known"
         raise errors.InvalidArgumentError(
-            f"{name} cannot decode {_tell(given)}: {what}. It takes {known}."
+            f"{name} cannot decode {_tell(contents, given)}: {what}. It takes {known}."
         )
-    _check_channels(name, format, channels)
+    if channels not in _CHANNELS.get(format, (channels,)):
+        raise errors.InvalidArgumentError(
+            f"channels must be one of {_CHANNELS[format]} for a {format} file, got "
+            f"{channels}, in {name}."
+        )
     try:
         return _read(given, format, channels, dtype, jpeg, only_first)
     except ImportError:
         raise
     except Exception as error:  # The packages raise whatever a broken file causes.
         raise errors.InvalidArgumentError(
-            f"{name} cannot decode {_tell(given)}, a {format} file: {error}."
+            f"{name} cannot decode {_tell(contents, given)}, a {format} file: {error}."
         ) from error
 
 
@@ -278,20 +298,10 @@ def _find_format(contents: bytes) -> str:
     return ""
 
 
-def _tell(contents: bytes) -> str:
-    """Returns the words of errors for a file."""
+def _tell(contents: object, given: bytes) -> str:
+    """Returns the words of errors for a file, which an array may know by its path."""
     path = getattr(contents, "path", "")
-    return f"the file {path}" if path else f"contents of {len(contents)} bytes"
-
-
-def _check_channels(name: str, format: str, channels: int) -> None:
-    """Raises if a format has no such number of channels."""
-    known = {"JPEG": (0, 1, 3), "GIF": (0, 3), "BMP": (0, 3, 4)}
-    if channels not in known.get(format, (channels,)):
-        raise errors.InvalidArgumentError(
-            f"channels must be one of {known[format]} for a {format} file, got "
-            f"{channels}, in {name}."
-        )
+    return f"the file {path}" if path else f"contents of {len(given)} bytes"
 
 
 def _read(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TypeAlias, final
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,17 +15,6 @@ __all__ = ["read_file", "write_file"]
 
 # Text, as programs have it, and as the elements of datasets have it.
 Text: TypeAlias = str | bytes | os.PathLike[str] | np.ndarray
-
-
-@final
-class FileContents(bytes):
-    """The bytes of a file, which remember its path for errors.
-
-    Attributes:
-        path: the path of the file.
-    """
-
-    path: str = ""
 
 
 def read_text(name: str, what: str, x: object) -> bytes:
@@ -67,9 +56,11 @@ def read_file(filename: Text, name: str | None = None) -> elements.HostArray:
     b'one'
     """
     path = os.fsdecode(read_text("read_file", "filename", filename))
-    found = FileContents(local_files.read_bytes(path))
-    found.path = path
-    return elements.as_array(found).view(elements.HostArray)
+    made = np.empty((), object)
+    made[()] = local_files.read_bytes(path)
+    found: Any = made.view(elements.HostArray)
+    found.path = path  # For errors of what decodes it.
+    return found  # type: ignore[no-any-return]
 
 
 @everyday_name("io.write_file")

@@ -7,6 +7,7 @@ import functools
 import jax
 import numpy as np
 
+from unisono._src.input.plan import elements
 from unisono._src.ops import tensors
 from unisono._src.ops.host import host_programs
 from unisono._src.ops.images.image_functions import (
@@ -33,7 +34,21 @@ __all__ = [
 _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
 
-@image_function("image.flip_left_right", is_arithmetic=False)
+def _flip_photo(image: object, *more: object, **named: object) -> np.ndarray | None:
+    """Returns a photo that a program has flipped; None for all else."""
+    if more or named or type(image) is not elements.HostArray or image.ndim != 3:
+        return None
+    bits = _BITS.get(image.itemsize)
+    if bits is None or image.dtype.kind not in "uf":
+        return None
+    program = _find_flip(image.shape, bits)
+    if program.compiled is None:
+        return None
+    found = program.run_one(image.view(bits))
+    return None if found is None else found.view(image.dtype).view(elements.HostArray)
+
+
+@image_function("image.flip_left_right", is_arithmetic=False, quick=_flip_photo)
 def flip_left_right(xp: ArrayModule, image: TensorLike) -> jax.Array:
     """Returns images whose columns are in reverse order.
 
@@ -54,8 +69,8 @@ def _flip_on_host(images: np.ndarray) -> np.ndarray:
     """
     if images.ndim == 3 and (bits := _BITS.get(images.itemsize)):
         program = _find_flip(images.shape, bits)
-        if (done := program.run(images.view(bits)[None])) is not None:
-            return done.view(images.dtype).reshape(images.shape)
+        if (done := program.run_one(images.view(bits))) is not None:
+            return done.view(images.dtype)
     made = np.empty(images.shape, images.dtype)
     for channel in range(images.shape[-1]):
         made[..., channel] = images[..., ::-1, channel]

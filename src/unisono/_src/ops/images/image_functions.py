@@ -33,6 +33,7 @@ def image_function(
     difference: str = "",
     is_of_arrays: bool = True,
     is_arithmetic: bool = True,
+    quick: Callable[..., np.ndarray | None] | None = None,
 ) -> Callable[[Callable[Concatenate[ArrayModule, _P], _R]], Callable[_P, _R]]:
     """Returns a decorator for a function that takes the array module first.
 
@@ -46,6 +47,8 @@ def image_function(
         is_of_arrays: whether it is a function of arrays alone; a function of files or
             of random numbers is not.
         is_arithmetic: whether NumPy might warn of what the body computes.
+        quick: takes the arguments without the array module; returns what the body
+            computes for the most frequent ones with NumPy, and None for others.
     """
     publish = everyday.array_function if is_of_arrays else everyday.everyday_name
 
@@ -67,7 +70,7 @@ def image_function(
         kept = list(given.parameters.values())[1:]
         on_jax.__signature__ = given.replace(parameters=kept)  # type: ignore[attr-defined]
         made: Callable[_P, _R] = publish(
-            path, *also, difference=difference, host=on_host
+            path, *also, difference=difference, host=on_host, quick=quick
         )(on_jax)
         return made
 

@@ -69,28 +69,27 @@ def decode(contents: bytes, channels: int, options: Options) -> np.ndarray:
     except ImportError as error:
         raise image_files.missing_package_error("simplejpeg") from error
     height, width, space, _ = simplejpeg.decode_jpeg_header(contents, strict=False)
-    image_files.check_pixels(height, width)
+    if not 0 < height * width <= image_files.MOST_PIXELS:
+        image_files.check_pixels(height, width)
     if channels == 0:
         channels = 1 if space == "Gray" else 3
     is_ink = space in ("CMYK", "YCCK")
     if is_ink and channels == 1:
         raise errors.InvalidArgumentError("it has inks (CMYK), which give no grey")
     wanted = "CMYK" if is_ink else "GRAY" if channels == 1 else "RGB"
-    place = _find_place(options.ratio, height, width, wanted)
-
-    def read(strict: bool) -> np.ndarray:
-        found: np.ndarray = simplejpeg.decode_jpeg(
-            contents,
-            wanted,
-            fastdct=options.dct_method != "INTEGER_ACCURATE",
-            fastupsample=not options.fancy_upscaling,
-            strict=strict,
-            **place,
-        )
-        return found
-
+    given: dict[str, Any] = {
+        "colorspace": wanted,
+        "fastdct": options.dct_method != "INTEGER_ACCURATE",
+        "fastupsample": not options.fancy_upscaling,
+    }
+    if options.ratio == 1:
+        shape = height, width, len(wanted) if wanted != "GRAY" else 1
+        given["buffer"] = _buffers.allocate(shape, np.uint8)
+    else:
+        given |= _find_size(options.ratio, height, width)
+    pixels: np.ndarray
     try:
-        pixels = read(strict=True)
+        pixels = simplejpeg.decode_jpeg(contents, strict=True, **given)
     except ValueError as error:
         # The data have no marker of the end within them, and begin at the last marker
         # of a start. An early end may come after another warning.
@@ -99,19 +98,16 @@ def decode(contents: bytes, channels: int, options: Options) -> np.ndarray:
         known = (*_WARNINGS, _EARLY_END) if not is_whole else _WARNINGS
         if not is_harmless or not str(error).startswith(known):
             raise
-        pixels = read(strict=False)
+        pixels = simplejpeg.decode_jpeg(contents, strict=False, **given)
     return _to_colours(pixels, contents) if is_ink else pixels
 
 
-def _find_place(ratio: int, height: int, width: int, space: str) -> dict[str, Any]:
-    """Returns the arguments that say where the pixels go, or how many there shall be.
+def _find_size(ratio: int, height: int, width: int) -> dict[str, Any]:
+    """Returns the arguments that say how many pixels there shall be.
 
     Raises:
         InvalidArgumentError: there are too few pixels for a ratio.
     """
-    if ratio == 1:
-        channels = {"CMYK": 4, "GRAY": 1, "RGB": 3}[space]
-        return {"buffer": _buffers.allocate((height, width, channels), np.uint8)}
     if max(height, width) < 8:
         # The package is told a size, and several ratios give one of so few pixels.
         raise errors.InvalidArgumentError(

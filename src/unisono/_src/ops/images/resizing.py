@@ -12,7 +12,9 @@ import numpy as np
 
 from unisono._src.foundation import errors
 from unisono._src.foundation.tensorflow_names import everyday
+from unisono._src.input.plan import elements
 from unisono._src.ops import tensors
+from unisono._src.ops.host import host_programs
 from unisono._src.ops.images import compiled_resizing, geometry, sampling
 from unisono._src.ops.images.image_functions import (
     ArrayModule,
@@ -27,6 +29,7 @@ from unisono._src.ops.tensors import Sizes, TensorLike
 __all__ = ["ResizeMethod", "resize", "resize_with_pad"]
 
 _F = np.float32
+_BYTE = np.dtype(np.uint8)
 # So many numbers of an image are computed at once on the host: few enough for the
 # caches, and so many that threads do not wait for each other at every call of NumPy.
 _BLOCK = 300_000
@@ -58,7 +61,32 @@ _COMPILED = (
 )
 
 
-@image_function("image.resize", difference=_COMPILED, is_arithmetic=False)
+# By the shape of photos, and their height and width afterwards.
+_programs: dict[tuple[tuple[int, ...], int, int], host_programs.Program] = {}
+_MOST_PROGRAMS = 128
+
+
+def _resize_photo(
+    images: object, size: object = (), *options: object, **more: object
+) -> np.ndarray | None:
+    """Returns a photo that a program has resized; None for all else."""
+    if options or more or type(size) is not list or len(size) != 2:
+        return None
+    height, width = size
+    if type(height) is not int or type(width) is not int:
+        return None
+    if type(images) is not elements.HostArray or images.dtype is not _BYTE:
+        return None
+    program = _programs.get((images.shape, height, width))
+    if program is None or program.compiled is None:
+        return None
+    found = program.run_one(images)
+    return None if found is None else found.view(elements.HostArray)
+
+
+@image_function(
+    "image.resize", difference=_COMPILED, is_arithmetic=False, quick=_resize_photo
+)
 def resize(
     xp: ArrayModule,
     images: TensorLike,
@@ -112,7 +140,7 @@ def resize(
 def _read_size(size: object) -> tuple[int, int]:
     """Returns the wanted height and width."""
     match size:
-        case [int(height), int(width)]:
+        case [int(height), int(width)] if bool not in (type(height), type(width)):
             return height, width
     try:
         found = tensors.sizes("resize", "size", size)
@@ -154,7 +182,12 @@ def _run_on_host(
     """Returns what `combine` makes of images; a program does it for many photos."""
     channels = images.shape[-1]
     if combine is _combine_linearly and images.dtype == np.uint8:
-        done = compiled_resizing.find(y, x, channels).run(np.asarray(images))
+        program = compiled_resizing.find(y, x, channels)
+        if len(_programs) >= _MOST_PROGRAMS:
+            _programs.clear()
+        sizes = y.indices.shape[1], x.indices.shape[1]
+        _programs[(images.shape[1:], *sizes)] = program
+        done = program.run(np.asarray(images))
         if done is not None:
             return as_result(done)
     spread = sampling.spread(x, channels)
