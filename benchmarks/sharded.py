@@ -1,6 +1,7 @@
 """Measures what a step of a model in parts holds, gathers and takes.
 
 usage: python benchmarks/sharded.py [--quick] [--devices 2 8 64] [--size 1024]
+           [--rows 8]
            [--programs variables tape keras fit flax loop checkpoint flax_loop]
 
 The model is a number of equal layers of one matrix, trained with SGD. Each program is
@@ -10,7 +11,8 @@ Beside it stand two programs by hand: `jit` with a `NamedSharding` for each matr
 `shard_map` that gathers in the function of a layer, under `jax.checkpoint`. All
 programs of a row take turns in one process. Memory is counted in layers; what it takes
 to make a program and compile it, in seconds of CPU. A row is printed when it is there;
-``--quick`` takes eight devices and one round.
+``--quick`` takes eight devices and one round. With few rows for each replica `jit` by
+hand exchanges activations in place of gradients, which are larger then.
 """
 
 from __future__ import annotations
@@ -32,7 +34,11 @@ PROGRAMS = (
     "variables", "tape", "keras", "fit", "flax", "loop", "checkpoint", "flax_loop",
 )  # fmt: skip
 LOOPS = ("loop", "checkpoint", "flax_loop")
-LAYERS, ROWS, RATE = 8, 8, 0.01
+LAYERS = 8
+# The rows of a replica, in the environment of the processes that measure.
+_ROWS = "SHARDED_ROWS"
+ROWS = int(os.environ.get(_ROWS, "8"))
+RATE = 0.08 / ROWS
 LIBRARIES = {
     "keras": "keras",
     "fit": "keras",
@@ -487,6 +493,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="eight devices, one round")
     parser.add_argument("--devices", nargs="+", type=int)
     parser.add_argument("--size", type=int, default=1024)
+    parser.add_argument("--rows", type=int, default=ROWS, help="of each replica")
     parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=PROGRAMS)
     parser.add_argument("--measure", nargs=4, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -499,6 +506,7 @@ def main() -> None:
         for row in measure(program, int(count), int(size), int(rounds)):
             _print(json.dumps(row))
     else:
+        os.environ[_ROWS] = str(arguments.rows)
         rounds = 1 if arguments.quick else 11
         devices = arguments.devices or ([8] if arguments.quick else [2, 8, 64])
         _table(list(arguments.programs), devices, arguments.size, rounds)
