@@ -1,5 +1,6 @@
 """Reading ahead in a thread: several readers, refused positions, the program's end."""
 
+import collections
 import subprocess
 import sys
 import threading
@@ -401,6 +402,21 @@ def test_an_interrupt_while_an_element_travels_loses_nothing():
     source.go.set()
     assert list(reader.read(3)) == [0, 1, 2]
     assert reader.get_state()["trail"]["index"] == 3
+    reader.close()
+
+
+@pytest.mark.feature("H02")
+def test_an_element_that_another_thread_took_first_is_not_waited_for():
+    class TakenFirst(collections.deque):
+        """Has an element until it is asked for it, as if another thread took it."""
+
+        def __len__(self):
+            return 1
+
+    reader = reading(Numbers(end=2), Far(0))
+    assert list(reader.read(1)) == [0]
+    reader._shared.taken = TakenFirst()
+    assert list(reader.read(1)) == [1]
     reader.close()
 
 

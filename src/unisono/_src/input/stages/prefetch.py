@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import atexit
 import collections
+import contextlib
 import logging
 import queue
 import sys
@@ -339,7 +340,9 @@ class ReadAhead(ProcessBound, cursors.Cursor):
         """
         waited = 0.0
         if shared.taken:
-            return shared.taken.popleft()
+            # Another thread may take it first.
+            with contextlib.suppress(IndexError):
+                return shared.taken.popleft()
         while True:
             thread = self._thread
             try:
