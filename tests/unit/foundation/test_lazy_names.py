@@ -2,11 +2,13 @@
 
 import ast
 import calendar
+import gc
 import importlib.util
 import inspect
 import os
 import subprocess
 import sys
+import weakref
 
 import pytest
 
@@ -62,6 +64,23 @@ def test_a_name_that_tensorflow_lacks_too_gets_the_ordinary_error():
     assert (caught.value.name, caught.value.obj) == ("functon", unisono)
     with pytest.raises(ImportError, match="cannot import name 'functon' from 'unis"):
         exec("from unisono import functon")
+
+
+def test_asking_for_a_missing_name_keeps_nothing_alive():
+    class Large:
+        pass
+
+    def ask():
+        large = Large()
+        assert not hasattr(unisono, "SparseTensor")
+        assert not hasattr(unisono, "no_such_name")
+        return weakref.ref(large)
+
+    gc.disable()
+    try:
+        assert ask()() is None
+    finally:
+        gc.enable()
 
 
 def test_what_python_asks_a_module_for_is_answered_without_the_list():

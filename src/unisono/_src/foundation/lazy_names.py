@@ -65,8 +65,9 @@ def serve(module: str) -> None:
         else:
             entry = _search(module, imports.stars, name)
             if entry is None:
-                frame = inspect.currentframe()
-                raise _missing_error(module, name, frame.f_back if frame else None)
+                # Not in a variable: a frame that holds itself, and so its callers,
+                # lives until garbage is collected.
+                raise _missing_error(module, name, inspect.currentframe())
             found = entry.value
         space[name] = found  # The next use needs no search.
         return found
@@ -178,15 +179,17 @@ def install() -> None:
         sys.meta_path.append(_MissingModules)
 
 
-def _missing_error(module: str, name: str, asker: types.FrameType | None) -> Exception:
+def _missing_error(module: str, name: str, asked: types.FrameType | None) -> Exception:
     """Returns the error for a name that a module does not have.
 
     Args:
         module: the module's name.
         name: the name that it does not have.
-        asker: the frame that asks for it. Python drops the text of an `AttributeError`
-            if that is a ``from module import name``, but not that of an `ImportError`.
+        asked: the frame of the function that Python asks for it. Python drops the text
+            of an `AttributeError` if its caller is a ``from module import name``, but
+            not that of an `ImportError`.
     """
+    asker = asked.f_back if asked else None
     said = f"module {module!r} has no attribute {name!r}"
     if name.startswith("_"):  # Names that copy, inspect, doctest and the like ask for.
         return AttributeError(said)
