@@ -1,7 +1,8 @@
-"""Runs functions at once, each in a thread of its own."""
+"""Runs functions in threads, and says which threads are over."""
 
 import sys
 import threading
+import time
 
 
 def at_once(*functions):
@@ -33,3 +34,18 @@ def at_once(*functions):
 def repeated(function, times):
     """A function that calls another one several times."""
     return lambda: [function() for _ in range(times)]
+
+
+def _is_idle(thread):
+    """Whether a thread of datasets waits for the next reader."""
+    frame = sys._current_frames().get(thread.ident)
+    waits = frame is None or frame.f_code.co_name == "_worker"
+    return thread.name.startswith("unisono-map") and waits
+
+
+def is_over(thread, seconds):
+    """Whether a thread has ended, or is idle, after some seconds at most."""
+    end = time.monotonic() + seconds
+    while thread.is_alive() and not _is_idle(thread) and time.monotonic() < end:
+        thread.join(0.01)
+    return not thread.is_alive() or _is_idle(thread)

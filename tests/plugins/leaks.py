@@ -6,6 +6,7 @@ import threading
 import pytest
 
 import unisono
+from tests.threads import is_over
 
 # Pytest itself writes these between the phases of a test.
 _NOT_OURS = frozenset({"PYTEST_CURRENT_TEST", "PYTEST_VERSION"})
@@ -31,13 +32,12 @@ def describe_changes(before, after):
 
 
 def surviving_threads(before):
-    """Returns one line per thread that started since `before` and does not end."""
+    """Returns one line per thread that started since `before` and still works."""
     survivors = []
     for thread in set(threading.enumerate()) - before:
         if isinstance(thread, threading._DummyThread):
             continue  # Python's record of a native thread that once called it.
-        thread.join(_GRACE_SECONDS)
-        if thread.is_alive():
+        if not is_over(thread, _GRACE_SECONDS):
             survivors.append(f"thread {thread.name!r} still runs; join it")
     return survivors
 

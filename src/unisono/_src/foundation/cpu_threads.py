@@ -50,3 +50,10 @@ def yield_to_steps(nice: int) -> None:
     # A sandbox may forbid it. The thread then works as before, only less politely.
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice)
+
+
+def find_priority() -> int:
+    """Returns the priority of the calling thread; threads that it starts inherit it."""
+    if not sys.platform.startswith("linux"):
+        return 0
+    return os.getpriority(os.PRIO_PROCESS, 0)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import collections
-import concurrent.futures
 import functools
 import os
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
@@ -23,16 +21,17 @@ from unisono._src.input.plan import (
     host_buffers,
     nodes,
 )
+from unisono._src.input.stages import thread_calls
 
 AUTOTUNE = -1
 # With AUTOTUNE the first calls are timed; threads pay for a function whose median call
 # takes longer than this many seconds.
 _WORTH_A_THREAD = 200e-6
 _SAMPLES = 8
-# At most so many elements go to a thread at once.
+# A reader of many elements waits for a quarter of them at once, and for no more than so
+# many of each thread.
 _MOST_AT_ONCE = 4
 
-_Copy = Callable[[Any], Any]
 _Rows = host_buffers.BatchRows | None
 
 
@@ -80,6 +79,13 @@ def apply_and_copy(fn: Callable[..., Any], element: object) -> object:
     return elements.convert_and_copy(_to_structure(call(fn, element)))
 
 
+def _compute(
+    fn: Callable[..., Any], element: object, copy: thread_calls.Copy | None
+) -> object:
+    """Returns what a thread makes of an element, in memory of its own."""
+    return elements.convert_and_copy(_to_structure(_call(fn, element)), copy)
+
+
 def _to_structure(result: object) -> object:
     """Returns the result of a map's function; a list of it is a tuple."""
     # The result of a map is the only place where TensorFlow, too, takes a list for a
@@ -120,92 +126,44 @@ class _Mapped(cursors.FunctionCursor):
 
 
 @final
-class _Outcome:
-    """What has become of an element: a result, or an exception kept for its turn.
-
-    Attributes:
-        mark: for an exception of the source, the position behind it, which counts when
-            it has been raised; None for what the function has returned or raised.
-    """
-
-    def __init__(
-        self, found: object, exception: Exception | None = None, mark: object = None
-    ) -> None:
-        self._found, self._exception, self.mark = found, exception, mark
-
-    def result(self) -> object:
-        """Returns the result, or raises the exception."""
-        exception, self._exception = self._exception, None
-        if exception is None:
-            return self._found
-        try:
-            raise exception
-        finally:
-            # The exception's traceback holds this frame, and that of the thread which
-            # has the outcome. If they held the exception, too, all of them would keep
-            # the threads alive.
-            del exception, self
-
-
-def _apply_all(
-    fn: Callable[..., Any], block: list[Any], copies: Sequence[_Copy | None]
-) -> list[_Outcome]:
-    """Returns what has become of some elements; `copies` copies the arrays of each."""
-    found = []
-    before = ambient.enter_dataset(True)
-    try:
-        for element, copy in zip(block, copies, strict=True):
-            try:
-                made = _to_structure(_call(fn, element))
-                found.append(_Outcome(elements.convert_and_copy(made, copy)))
-            except Exception as e:
-                found.append(_Outcome(None, e))
-    finally:
-        ambient.enter_dataset(before)
-    return found
-
-
-@final
 class _Threaded(ProcessBound, cursors.Cursor):
     """Calls the function in threads; the order of the source is kept.
 
     Args:
         source: gives the elements.
         fn: the user's function.
-        threads: how many threads there are.
+        most: how many calls run at the same time.
         rows: the batches that a reader makes of all elements, if it is one that does.
     """
 
     _bound_title = "An iterator with threads"
     _instead = "Save its get_state(), and give that to set_state of another iterator."
     # Of an object whose `__init__` did not end, too.
-    _pool: concurrent.futures.ThreadPoolExecutor | None = None
+    _calls: thread_calls.ThreadCalls | None = None
 
     def __init__(
-        self, source: cursors.Cursor, fn: Callable[..., Any], threads: int, rows: _Rows
+        self,
+        source: cursors.Cursor,
+        fn: Callable[..., Any],
+        most: int,
+        rows: _Rows,
     ) -> None:
-        self._source = source
-        self._fn, self._rows = fn, rows
-        self._threads = threads
-        self._history = cursors.PositionHistory(source, max(64, 2 * threads))
+        self._source, self._rows, self._most = source, rows, most
+        self._history = cursors.PositionHistory(source, max(64, 2 * most))
+        self._calls = thread_calls.ThreadCalls(functools.partial(_compute, fn), most)
         # What threads work at, what the source has raised after it, and what is done.
-        self._waiting: collections.deque[concurrent.futures.Future[list[_Outcome]]]
-        self._waiting = collections.deque()
-        self._unread: _Outcome | None = None
-        self._ready: collections.deque[_Outcome] = collections.deque()
+        self._waiting: collections.deque[thread_calls.Call] = collections.deque()
+        self._unread: thread_calls.Outcome | None = None
+        self._ready: collections.deque[thread_calls.Outcome] = collections.deque()
         self._given = 0
 
     def read(self, count: int) -> list[Any]:
-        if self._pool is None:
-            self._pool = concurrent.futures.ThreadPoolExecutor(
-                self._threads, thread_name_prefix="unisono-map"
-            )
-        # Many elements go to the threads a few at a time: each time costs some tens of
-        # microseconds, and wakes a thread.
-        size = max(1, min(_MOST_AT_ONCE, count // (4 * self._threads)))
+        # Of many elements some are waited for at once: to wake this thread costs some
+        # tens of microseconds.
+        size = max(1, min(_MOST_AT_ONCE * self._most, count // _MOST_AT_ONCE))
         found: list[Any] = []
         while len(found) < count:
-            if not self._ready and not self._wait(size, count - len(found)):
+            if not self._ready and not self._wait(min(size, count - len(found))):
                 break
             # An exception of the source is no element; the history did not count it.
             if self._ready[0].mark is None:
@@ -218,51 +176,46 @@ class _Threaded(ProcessBound, cursors.Cursor):
         self._history.forget_before(self._given)
         return found
 
-    def _wait(self, size: int, wanted: int) -> bool:
+    def _wait(self, wanted: int) -> bool:
         """Waits until the next elements are done; False if there are none.
 
         Args:
-            size: how many elements to give to a thread.
-            wanted: how many the reader still asks for.
+            wanted: how many to wait for, if there are as many.
         """
-        # Beyond what is asked for, one call per thread runs ahead: while the reader
-        # uses its elements, no thread is idle.
-        self._submit(size, min(-(-wanted // size), self._threads) + self._threads)
+        # As many are under way beyond those, and at least one for each thread: while
+        # the reader uses its elements, no thread is idle.
+        self._begin(wanted + max(wanted, self._most))
         if self._waiting:
-            self._ready.extend(self._waiting.popleft().result())
+            assert self._calls is not None
+            self._calls.begin()
+            wanted = min(wanted, len(self._waiting))
+            # The last one first: then hardly any other has to be waited for.
+            self._waiting[wanted - 1].outcome()
+            for _ in range(wanted):
+                # Taken out when it is there: the wait may be interrupted.
+                self._ready.append(self._waiting[0].outcome())
+                self._waiting.popleft()
         elif self._unread is not None:
             self._ready.append(self._unread)
             self._unread = None
         return bool(self._ready)
 
-    def _submit(self, size: int, wanted: int) -> None:
+    def _begin(self, wanted: int) -> None:
         """Gives the threads elements until `wanted` calls are under way."""
-        assert self._pool is not None
-        # Every thread has work; more is read in bursts, when half of it is done.
-        if len(self._waiting) > self._threads:
-            return
-        for _ in range(wanted - len(self._waiting)):
-            block = self._read_some(size)
-            if not block:
-                return
-            count = len(block)
-            copies = self._rows.copiers(count) if self._rows else [None] * count
-            self._waiting.append(self._pool.submit(_apply_all, self._fn, block, copies))
-
-    def _read_some(self, size: int) -> list[Any]:
-        """Returns the next elements of the source, up to one that it cannot read."""
-        block: list[Any] = []
-        while len(block) < size and self._unread is None:
+        assert self._calls is not None
+        while len(self._waiting) < wanted and self._unread is None:
             try:
                 one = self._history.read(1)
             except Exception as e:
                 # Raised in its turn, so that no earlier element is lost.
-                self._unread = _Outcome(None, e, self._history.forget_failure())
-                break
+                mark = self._history.forget_failure()
+                self._unread = thread_calls.Outcome(None, e, mark)
+                return
             if not len(one):
-                break
-            block.append(one[0])
-        return block
+                return
+            copy = self._rows.copiers(1)[0] if self._rows else None
+            self._waiting.append(thread_calls.Call(one[0], copy))
+            self._calls.add(self._waiting[-1])
 
     def _waits_for_exception(self) -> bool:
         """Whether the source has raised what no one has been told yet."""
@@ -281,24 +234,24 @@ class _Threaded(ProcessBound, cursors.Cursor):
         self._given = self._history.read_so_far
 
     def _stop(self) -> None:
+        """Waits for the calls that have begun, and forgets all."""
+        assert self._calls is not None
+        self._calls.cancel()
+        for call in self._waiting:
+            call.outcome()
         self._waiting.clear()
         self._ready.clear()
         self._unread = None
         if self._rows:
             self._rows.begin()
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.shutdown(wait=True, cancel_futures=True)
 
     def close(self) -> None:
         self._stop()
         self._source.close()
 
-    def __del__(self, _is_ending: Any = sys.is_finalizing) -> None:
-        pool = self._pool
-        # A default argument, as in `prefetch`: `sys` may be gone by then.
-        if pool is not None and not _is_ending():
-            pool.shutdown(wait=False, cancel_futures=True)
+    def __del__(self) -> None:
+        if self._calls is not None:
+            self._calls.cancel()
 
 
 @final
