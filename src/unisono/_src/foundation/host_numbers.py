@@ -198,6 +198,12 @@ for _name, _method in _METHODS.items():
 _WITH_NUMPY[np.int64] = HostInt64
 # All these classes but `HostBool`.
 CLASSES: tuple[type[np.generic], ...] = tuple(_WITH_NUMPY.values())
+# The element types of these classes and of NumPy's.
+TYPES: dict[type, np.dtype] = {
+    kind: np.dtype(plain)
+    for plain, made in _WITH_NUMPY.items()
+    for kind in (plain, made)
+}
 
 
 @final
@@ -251,6 +257,12 @@ def _encode(x: Any) -> Any:
 
 _WITH_NUMPY[bytes] = HostText
 host_bodies.add_classes(HostArray, HostBool, *_WITH_NUMPY.values())
+
+
+def find_class(dtype: np.dtype) -> Callable[[Any], Any]:
+    """Returns the class of numbers of a type, which have the method `numpy`."""
+    found: Callable[[Any], Any] = _WITH_NUMPY[dtype.type]
+    return found
 
 
 def to_host_number(x: object) -> Any:

@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from unisono._src.execution import conversion
 from unisono._src.foundation import dtypes, errors, wide_numbers
 from unisono._src.ops import kinds, tensors
+from unisono._src.ops.host import frequent_arguments
 from unisono._src.ops.host.shared_bodies import array_function, everyday_name
 from unisono._src.ops.tensors import DType, Sizes, TensorLike
 from unisono._src.values import jax_tapes
@@ -130,6 +131,7 @@ def identity(input: TensorLike, name: str | None = None) -> jax.Array:
         "A float beyond the range of a type of integers becomes its limit, and NaN "
         "becomes 0; in TensorFlow both are undefined."
     ),
+    quick=frequent_arguments.cast_to_float,
 )
 @tensors.folds_constants
 def cast(x: TensorLike, dtype: DType, name: str | None = None) -> jax.Array:
@@ -353,7 +355,7 @@ def linspace(
     return jnp.asarray(made)
 
 
-@array_function("one_hot")
+@array_function("one_hot", quick=frequent_arguments.one_hot_number)
 def one_hot(
     indices: TensorLike,
     depth: int,

@@ -12,6 +12,7 @@ import numpy as np
 
 from unisono._src.foundation import errors
 from unisono._src.ops import axis_functions, kinds, tensors
+from unisono._src.ops.host import frequent_arguments
 from unisono._src.ops.host.shared_bodies import array_function
 from unisono._src.ops.tensors import Sizes, TensorLike
 
@@ -40,7 +41,7 @@ __all__ = [
 _MODES = {"CONSTANT": "constant", "REFLECT": "reflect", "SYMMETRIC": "symmetric"}
 
 
-@array_function("reshape")
+@array_function("reshape", quick=frequent_arguments.reshape)
 @tensors.folds_constants
 @tensors.makes_new_arrays
 def reshape(tensor: TensorLike, shape: Sizes, name: str | None = None) -> jax.Array:
@@ -92,7 +93,7 @@ def concat(
     return tensors.call("concat", jnp.concatenate, found, along)
 
 
-@array_function("stack")
+@array_function("stack", quick=frequent_arguments.stack_numbers)
 @tensors.folds_constants
 def stack(
     values: Sequence[TensorLike] | TensorLike, axis: int = 0, name: str | None = "stack"
@@ -227,7 +228,7 @@ def broadcast_to(input: TensorLike, shape: Sizes, name: str | None = None) -> ja
     return tensors.call("broadcast_to", jnp.broadcast_to, tensors.tensor(input), sizes)
 
 
-@array_function("pad")
+@array_function("pad", quick=frequent_arguments.pad_with_zeros)
 def pad(
     tensor: TensorLike,
     paddings: Sizes,

@@ -315,21 +315,26 @@ class _TextLines(Reader):
         file.extend_to_line()
         # The last line of a file may lack its line feed.
         cut = file.window.rfind(b"\n") + 1 or len(file.window)
-        lines = file.window[:cut].split(b"\n")
-        if file.window[:cut].endswith(b"\n"):
+        chunk = file.window[:cut]
+        lines = chunk.split(b"\n")
+        if chunk.endswith(b"\n"):
             lines.pop()
         elif not cut:
             lines = []
         ends = self._note_begin(file, _ends_of_lines(lines, cut))
         file.drop(cut)
         # TensorFlow removes every carriage return, not only one before a line feed.
-        return [line.replace(b"\r", b"") for line in lines], ends
+        if b"\r" in chunk:
+            lines = [line.replace(b"\r", b"") for line in lines]
+        return lines, ends
 
 
 def _ends_of_lines(lines: list[bytes], cut: int) -> list[int]:
     """Returns the offset behind each line; the last line may lack its line feed."""
-    ends = np.cumsum([len(line) + 1 for line in lines]).tolist()
-    return [min(end, cut) for end in ends]
+    ends: list[int] = np.cumsum([len(line) + 1 for line in lines]).tolist()
+    if ends:
+        ends[-1] = cut
+    return ends
 
 
 @final

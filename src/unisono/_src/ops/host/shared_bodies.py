@@ -42,18 +42,24 @@ _INSTEAD: dict[str, types.ModuleType] = {
 }
 
 
-def array_function(path: str, *also: str, difference: str = "") -> Callable[[_T], _T]:
+def array_function(
+    path: str,
+    *also: str,
+    difference: str = "",
+    quick: Callable[..., object] | None = None,
+) -> Callable[[_T], _T]:
     """Returns `everyday.array_function`'s decorator for a function with a shared body.
 
     The body may call what `working_arrays`, `numpy_functions` and `jax_functions` have.
-    If it needs more of JAX, all of it runs with JAX.
+    If it needs more of JAX, all of it runs with JAX. `quick` is that of
+    `host_bodies.choose`.
     """
 
     def give(function: _T) -> _T:
         host = run_on_host(function)
-        return everyday.array_function(path, *also, difference=difference, host=host)(
-            function
-        )
+        return everyday.array_function(
+            path, *also, difference=difference, host=host, quick=quick
+        )(function)
 
     return give
 

@@ -120,8 +120,8 @@ def read(name: str, what: str, x: object) -> bytes | np.ndarray:
             "dataset, as in dataset.map(parse), in a function without "
             "unisono.function."
         )
-    if type(x) is bytes:
-        return x
+    if isinstance(x, bytes):
+        return bytes(x)
     # A batch of a dataset, which needs no conversion.
     if isinstance(x, elements.HostArray) and x.ndim and {*map(type, x.flat)} == {bytes}:
         return x.view(np.ndarray)

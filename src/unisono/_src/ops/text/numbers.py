@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from fractions import Fraction
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from unisono._src.foundation import dtypes, errors
+from unisono._src.foundation import dtypes, errors, host_numbers
 from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.input.plan import elements
 from unisono._src.ops.tensors import DType, TensorLike
@@ -23,6 +24,11 @@ TYPES = (
     dtypes.float32, dtypes.float64,
     dtypes.int32, dtypes.int64, dtypes.uint32, dtypes.uint64,
 )  # fmt: skip
+_LEAST, _GREATEST = map(float, (np.finfo("f4").tiny, np.finfo("f4").max))
+_FLOAT32 = host_numbers.find_class(dtypes.float32)
+_FLOAT64 = host_numbers.find_class(dtypes.float64)
+_INT32 = host_numbers.find_class(dtypes.int32)
+_INT64 = host_numbers.find_class(dtypes.int64)
 
 
 def parse(texts: list[bytes], dtype: np.dtype) -> np.ndarray:
@@ -77,9 +83,31 @@ def _parse_floats(texts: list[bytes], dtype: np.dtype) -> np.ndarray:
     return narrow
 
 
+def _read_float32(text: bytes) -> Any:
+    """Returns the number of a text as the nearest of float32."""
+    wide = float(text)
+    # Halfway between two of float32, or out of their usual range.
+    if wide and (
+        math.frexp(wide)[0] * 2.0**25 % 2.0 == 1.0
+        or not _LEAST <= abs(wide) <= _GREATEST
+    ):
+        return _FLOAT32(parse([text], dtypes.float32)[0])
+    return _FLOAT32(wide)
+
+
 def _parse_hexadecimal(text: bytes) -> float:
     found = _HEX.fullmatch(text)
     return float(int(found[1] + found[2], 16)) if found else float(text)
+
+
+# Read one field. They take `_` within digits, and do not know hexadecimal floats.
+READERS: dict[np.dtype, Callable[[bytes], Any]] = {
+    dtypes.float32: _read_float32,
+    dtypes.float64: lambda text: _FLOAT64(float(text)),
+    dtypes.int32: lambda text: _INT32(int(text)),
+    dtypes.int64: lambda text: _INT64(int(text)),
+    dtypes.string: host_numbers.HostText,
+}
 
 
 def _round(wide: float, found: np.float32, text: bytes) -> np.float32:
