@@ -6,7 +6,11 @@ import pytest
 import unisono as tf
 from tests.unit.input.pipelines import Dataset
 from unisono._src.foundation import host_numbers
-from unisono._src.ops.host import frequent_arguments as frequent, shared_bodies
+from unisono._src.ops.host import (
+    frequent_arguments as frequent,
+    shared_bodies,
+    working_arrays,
+)
 
 SHORT = {
     "cast": frequent.cast_to_float,
@@ -106,7 +110,7 @@ def test_functions_of_datasets_use_the_short_bodies(monkeypatch):
     def fail(*args, **kwargs):
         raise AssertionError("the whole body ran")
 
-    monkeypatch.setattr(shared_bodies.working_arrays, "present", fail)
+    monkeypatch.setattr(working_arrays, "present", fail)
 
     def prepare(x, y):
         x = tf.pad(tf.cast(x, tf.float32), [[2, 2], [0, 0]]) / 2.0

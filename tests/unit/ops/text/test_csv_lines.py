@@ -22,7 +22,7 @@ def alone(lines):
     """The fields of lines that are decoded one after the other, as columns."""
     rows = [tf.io.decode_csv(line, DEFAULTS) for line in lines]
     return [
-        [x.numpy() if isinstance(x, bytes) else x.item() for x in column]
+        [getattr(x, "item", x.numpy)() for x in column]
         for column in zip(*rows, strict=True)
     ]
 
