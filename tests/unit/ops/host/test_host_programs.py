@@ -19,9 +19,7 @@ def photos(count=1, side=120):
 
 
 def test_a_program_runs_for_a_size_that_has_come_often_enough():
-    program = host_programs.Program(
-        lambda table, image: image + table, lambda: [np.float32(1)]
-    )
+    program = host_programs.Program(lambda one, image: image + one, np.float32(1))
     image = photos()
     found = [program.run(image) for _ in range(4)]
     assert found[:2] == [None, None]

@@ -7,11 +7,12 @@ takes for a hundred photos, so it is for sizes that come again and again.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 import threading
-from collections.abc import Callable, Sequence
-from typing import final
+from collections.abc import Callable
+from typing import Any, final
 
 import jax
 import numpy as np
@@ -28,19 +29,15 @@ _THREADS = "PJRT_NPROC"
 _making = threading.Lock()
 
 
-@final
-class _Result:
-    """The memory of an array of JAX's for one of NumPy's, which may be changed.
+def _take_over(array: jax.Array) -> np.ndarray:
+    """Returns the memory of an array of JAX's, which no one else has, to be changed.
 
-    Args:
-        array: the array, which no one else may have.
+    What NumPy makes of the array itself can only be read.
     """
-
-    def __init__(self, array: jax.Array) -> None:
-        # JAX lets NumPy read it only.
-        self._view = np.asarray(array)
-        told = self._view.__array_interface__
-        self.__array_interface__ = {**told, "data": (told["data"][0], False)}
+    address = array.block_until_ready().unsafe_buffer_pointer()
+    memory: Any = (ctypes.c_char * array.nbytes).from_address(address)
+    memory.array = array  # The memory lasts as long as it.
+    return np.ndarray(array.shape, array.dtype, memory)
 
 
 @final
@@ -48,19 +45,17 @@ class Program:
     """Computes with images of one size, once there have been enough of them.
 
     Args:
-        function: makes an array of JAX's of the tables and one image.
-        tables: returns arrays that are the same for all images.
+        function: makes an array of JAX's of the constants and one image.
+        constants: numbers that the compiler must not know.
 
     Attributes:
         compiled: the compiled program; None if there is none yet.
     """
 
     def __init__(
-        self,
-        function: Callable[..., jax.Array],
-        tables: Callable[[], Sequence[np.ndarray | np.generic]] = tuple,
+        self, function: Callable[..., jax.Array], *constants: np.generic
     ) -> None:
-        self._function, self._make_tables = function, tables
+        self._function, self._constants = function, constants
         self._uses = 0
         self.compiled: Callable[[np.ndarray], jax.Array] | None = None
         self._compiling = threading.Lock()
@@ -92,7 +87,7 @@ class Program:
             return None
         try:
             # A compiled program computes also where JAX traces a function.
-            return np.asarray(_Result(call(image)))
+            return _take_over(call(image))
         except (jax.errors.JaxRuntimeError, ValueError):
             # There is no memory, or the program has told JAX to refuse transfers, or
             # to compile nothing.
@@ -127,10 +122,10 @@ class Program:
             return None
         try:
             here = jax.sharding.SingleDeviceSharding(device)
-            tables = jax.device_put([*self._make_tables()], here)
+            constants = jax.device_put([*self._constants], here)
             program = jax.jit(self._function, in_shardings=here, out_shardings=here)
-            compiled = _compile_wide(program.lower(*tables, image))
-            self.compiled = found = functools.partial(compiled, *tables)
+            compiled = _compile_wide(program.lower(*constants, image))
+            self.compiled = found = functools.partial(compiled, *constants)
         finally:
             self._compiling.release()
         return found
