@@ -127,12 +127,21 @@ def test_a_size_that_a_program_computes_is_refused():
         tf.function(lambda x: tf.boolean_mask(x, x > 0))(tf.constant([1.0]))
 
 
-def test_eager_matrices_without_a_solution_are_refused():
-    flat = tf.ones([2, 2])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="not invertible"):
-        tf.linalg.inv(flat)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="not invertible"):
-        tf.linalg.solve(flat, flat)
+@pytest.mark.parametrize("place", [(), (1,)], ids=["alone", "beside another"])
+@pytest.mark.parametrize("block", [1.0, np.nan])
+def test_eager_matrices_without_a_solution_are_refused(place, block):
+    given = np.broadcast_to(np.eye(3, dtype="f4"), (2, 3, 3)).copy()
+    given[1, 1:, 1:] = block
+    given = given[1] if place == () else given
+    for compute in (tf.linalg.inv, lambda x: tf.linalg.solve(x, tf.ones(x.shape))):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="not invertible"):
+            compute(given)
+        assert not np.isfinite(tf.function(compute)(given)[(*place, 1)]).all()
+
+
+def test_an_inverse_that_is_too_large_is_infinite():
+    assert tf.linalg.inv([[1e-20, 1e20], [0.0, 1e-20]])[0, 1] == -np.inf
+    assert np.isnan(tf.linalg.pinv([[np.inf, 1.0], [1.0, 2.0]])).all()
 
 
 def test_dropout_keeps_the_mean_and_draws_anew():

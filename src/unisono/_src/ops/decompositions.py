@@ -30,8 +30,8 @@ __all__ = [
 ]
 
 _NO_SOLUTION = (
-    "In a compiled function matrices without a solution give numbers that are not "
-    "finite; eagerly they are an error, as in TensorFlow."
+    "In a compiled function a singular matrix gives numbers that are not finite; "
+    "eagerly it is an error, as in TensorFlow."
 )
 
 
@@ -40,10 +40,12 @@ def inv(input: TensorLike, adjoint: bool = False, name: str | None = None) -> ja
     """Returns the inverses of square matrices.
 
     Raises:
-        InvalidArgumentError: eagerly, a matrix has none.
+        InvalidArgumentError: in eager code, a matrix is singular.
     """
     found = matrices.transpose_if(matrices.check_square("inv", input), False, adjoint)
-    return _check_finite("inv", "Input is not invertible.", jnp.linalg.inv(found))
+    made = jnp.linalg.inv(found)
+    _check_invertible("inv", "Input is not invertible.", found, made)
+    return made
 
 
 @array_function("linalg.det")
@@ -55,14 +57,14 @@ def det(input: TensorLike, name: str | None = None) -> jax.Array:
 
 @array_function("linalg.slogdet")
 def slogdet(input: TensorLike, name: str | None = None) -> tuple[jax.Array, jax.Array]:
-    """Returns the signs and logarithms of determinants."""
+    """Returns the signs of determinants, and the logarithms of the absolute values."""
     sign, size = jnp.linalg.slogdet(matrices.check_square("slogdet", input))
     return sign, size
 
 
 @array_function("linalg.logdet")
 def logdet(matrix: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns the logarithms of determinants."""
+    """Returns the logarithms of the determinants of positive definite matrices."""
     lower = _cholesky("logdet", matrix)
     # The determinant is the square of the product of the factor's diagonal.
     places = jnp.real(jnp.diagonal(lower, axis1=-2, axis2=-1))
@@ -71,7 +73,7 @@ def logdet(matrix: TensorLike, name: str | None = None) -> jax.Array:
 
 @array_function("linalg.cholesky")
 def cholesky(input: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns the Cholesky factors of matrices."""
+    """Returns the Cholesky factors of positive definite matrices."""
     return _cholesky("cholesky", input)
 
 
@@ -79,7 +81,7 @@ def cholesky(input: TensorLike, name: str | None = None) -> jax.Array:
 def cholesky_solve(
     chol: TensorLike, rhs: TensorLike, name: str | None = None
 ) -> jax.Array:
-    """Returns solutions from given Cholesky factors."""
+    """Returns the solutions of linear equations, given Cholesky factors."""
     factor, right = tensors.to_one_type("cholesky_solve", chol, rhs)
     factor = matrices.check_square("cholesky_solve", factor)
     return tensors.call(
@@ -94,7 +96,8 @@ def solve(
     """Returns the solutions of systems of linear equations.
 
     Raises:
-        InvalidArgumentError: shapes do not fit or, eagerly, there is no solution.
+        InvalidArgumentError: the shapes do not match; or, in eager code, a matrix is
+            singular.
     """
     left, right = tensors.to_one_type("solve", matrix, rhs)
     left = matrices.transpose_if(matrices.check_square("solve", left), False, adjoint)
@@ -105,7 +108,8 @@ def solve(
             f"{list(right.shape)}, which must be equal but for the last axis."
         )
     made = jnp.linalg.solve(left, right)
-    return _check_finite("solve", "Input matrix is not invertible.", made)
+    _check_invertible("solve", "Input matrix is not invertible.", left, made)
+    return made
 
 
 @array_function("linalg.triangular_solve")
@@ -116,7 +120,7 @@ def triangular_solve(
     adjoint: bool = False,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the solutions for triangular matrices."""
+    """Returns the solutions of linear equations with triangular matrices."""
     left, right = tensors.to_one_type("triangular_solve", matrix, rhs)
     left = matrices.check_square("triangular_solve", left)
     right = matrices.to_matrices("triangular_solve", right)
@@ -140,9 +144,9 @@ def lstsq(
     fast: bool = True,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns least-squares solutions.
+    """Returns least-squares solutions of linear equations.
 
-    Of equations with fewer rows than columns it is the smallest solution.
+    With fewer rows than columns, the solution is the one with the smallest norm.
     """
     left, right = tensors.to_one_type("lstsq", matrix, rhs)
     left, right = (
@@ -216,9 +220,12 @@ def pinv(
     found = matrices.to_matrices("pinv", a)
     # TensorFlow's default.
     limit = 10.0 * max(found.shape[-2:]) * float(kinds.limits(found.dtype).eps)
-    return jnp.linalg.pinv(
+    made = jnp.linalg.pinv(
         found, rtol=limit if rcond is None else tensors.unwrap(rcond)
     )
+    # JAX gives zeros for a matrix with infinity.
+    is_finite = jnp.isfinite(found).all((-2, -1), keepdims=True)
+    return jnp.where(is_finite, made, jnp.nan)
 
 
 @array_function("linalg.matrix_rank")
@@ -240,13 +247,24 @@ def matrix_rank(
     return jnp.sum(sizes > limit, -1, jnp.int32)
 
 
-def _check_finite(name: str, message: str, made: jax.Array) -> jax.Array:
-    """Returns a result; raises eagerly if none of its numbers is finite."""
-    # For a singular matrix JAX gives infinity or NaN, and TensorFlow raises.
-    is_known = not tensors.is_traced_tree(made)
-    if is_known and made.size and not np.any(np.isfinite(np.asarray(made))):
+def _check_invertible(
+    name: str, message: str, given: jax.Array, made: jax.Array
+) -> None:
+    """Raises eagerly if a matrix has no inverse.
+
+    Args:
+        name: the function of the caller.
+        message: what TensorFlow says.
+        given: the matrices.
+        made: what was computed of them, which then has numbers that are not finite.
+    """
+    if tensors.is_traced_tree((given, made)) or np.all(np.isfinite(np.asarray(made))):
+        return
+    # Infinity may also be a number that is too large, which TensorFlow returns.
+    factors, _, _ = jax.lax.linalg.lu(given)
+    pivots = np.abs(np.diagonal(np.asarray(factors), axis1=-2, axis2=-1))
+    if not np.all(pivots >= kinds.limits(given.dtype).tiny):
         raise errors.InvalidArgumentError(f"{message} ({name})")
-    return made
 
 
 def _cholesky(name: str, x: TensorLike) -> jax.Array:
