@@ -6,6 +6,7 @@ only, such as a cast to integers, and a line is told nothing that cannot happen 
 
 from __future__ import annotations
 
+from unisono._src.cli.check import package_names
 from unisono._src.cli.check.scopes import CallArguments
 
 # The place of an argument that has none.
@@ -14,10 +15,6 @@ SILENT, TELLS, FAILS = "silent", "tells", "fails"
 
 _SIXTY_FOUR = ("int64", "float64", "uint64", "complex128", "double")
 _INTEGERS = ("int", "uint8", "int8", "uint16", "int16", "uint32", "int32")
-_WIDE = (
-    "Types of 64 bits become those of 32 bits unless JAX has them, with a warning; a "
-    "number that does not fit is an `OverflowError`."
-)
 
 # Sentences about programs that are wrong, about last digits, about more than TensorFlow
 # takes, or about numbers that nobody expects to be certain ones.
@@ -145,7 +142,7 @@ def weigh(
     is_hosted, is_compiled = where == "hosted", where == "compiled"
     kind = _type(path, call) if path in _TYPES and call is not None else ""
     if kind in _SIXTY_FOUR and not is_hosted:
-        return TELLS, _WIDE
+        return TELLS, package_names.everyday_difference("constant")[1]
     if path in (_POSITIONS if is_hosted else ()) or (path in _TYPES and path != "cast"):
         return SILENT, ""
     if not told or path in _NEVER or _is_excepted(path, call):
