@@ -1,4 +1,4 @@
-"""The images of digits that the examples train on."""
+"""Loads the images of digits that the examples train on."""
 
 import pathlib
 

@@ -13,7 +13,7 @@ What changed from tf.distribute:
 | `tf.nn.compute_average_loss`                 | `uni.nn.compute_average_loss`         |
 | `strategy.run`, `strategy.reduce`, metrics   | the same                              |
 | `tf.train.Checkpoint`, `CheckpointManager`   | the same under `uni.train`            |
-| a restart reads the data from its beginning  | an iterator can be in the checkpoint  |
+| a restart reads the data from the beginning  | a checkpoint can store an iterator    |
 | progress is printed by hand                  | `uni.train.Progress`                  |
 """
 
@@ -88,7 +88,7 @@ class Training:
             with uni.GradientTape() as tape:
                 scores = self.model(images)
                 losses = optax.softmax_cross_entropy_with_integer_labels(scores, labels)
-                # Divided by the size of the global batch, because the gradients and the
+                # Divides by the size of the global batch, because the gradients and the
                 # losses of the replicas are summed.
                 loss = uni.nn.compute_average_loss(
                     losses, global_batch_size=GLOBAL_BATCH
@@ -157,7 +157,7 @@ def main():
             assert np.isclose(*losses, rtol=1e-3), losses
         wanted = many.test()
         print(f"new images: loss {wanted[0]:.4f}, accuracy {wanted[1]:.4f}")
-        # A checkpoint that several replicas saved is restored on one device.
+        # Restores on one device a checkpoint that was saved on several replicas.
         again = Training(
             uni.distribute.OneDeviceStrategy("CPU:0"), data, folder / "many"
         )

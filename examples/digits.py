@@ -1,6 +1,6 @@
 """Trains a digit classifier on one replica and on eight; the losses are the same.
 
-Run it with `make demo`, or `python examples/digits.py --help` for its few options.
+Run it with `make demo`. `python examples/digits.py --help` lists its options.
 """
 
 import argparse
@@ -152,11 +152,11 @@ def train(strategy, digits, epochs, advance):
     for epoch in range(epochs):
         model.accuracy.reset_state()
         start = time.perf_counter()
-        # All steps are started before the first loss is read, which waits for its step.
+        # Reading a loss waits for its step, so all steps are started first.
         total = sum(float(loss) for loss in [train_step(*batch) for batch in batches])
         seconds.append(time.perf_counter() - start)
-        # Every step divides by the size of a full batch, also the last, smaller one.
-        # This makes the sum the mean over all images.
+        # Every step divides by the size of a full batch, even if its batch is smaller.
+        # So the sum of the losses gives the mean over all images.
         losses.append(total * GLOBAL_BATCH / TRAINING_IMAGES)
         accuracies.append(float(model.accuracy.result()))
         advance(epoch, losses[-1])

@@ -2,7 +2,7 @@
 
 usage: python examples/distributed_input.py [--replicas 4]
 
-Only the line that imports TensorFlow is another.
+Only the line that imports TensorFlow differs from a program for TensorFlow.
 """
 
 import argparse

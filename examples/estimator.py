@@ -15,7 +15,7 @@ What changed from tf.estimator:
 | `tf.compat.v1.metrics.accuracy(labels, found)`  | an array to average, or a metric   |
 | `input_fn` batches for one replica              | the same                           |
 | `RunConfig(train_distribute=strategy)`          | the same                           |
-| an interrupted run reads its data again         | it continues where it stopped      |
+| an interrupted run reads its data again         | it resumes where it stopped        |
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""Trains a Keras model with a loop of its own: a tape, metrics, checkpoints.
+"""Trains a Keras model with a custom loop: a tape, metrics, checkpoints.
 
 usage: python examples/keras_custom_loop.py [--replicas 4] [--epochs 2] [--images 1500]
 
-Only the line that imports TensorFlow is another.
+Only the line that imports TensorFlow differs from a program for TensorFlow.
 """
 
 import argparse
@@ -34,7 +34,7 @@ class Training:
     def __init__(self, strategy, batch):
         self.strategy, self.batch = strategy, batch
         with strategy.scope():
-            # Losses are not reduced: the mean is over all replicas' examples.
+            # Not reduced, because the mean is taken over the examples of all replicas.
             self.losses = tf.keras.losses.SparseCategoricalCrossentropy(
                 from_logits=True, reduction=tf.keras.losses.Reduction.NONE
             )
@@ -135,7 +135,7 @@ def main():
             training.test_loss.reset_state()
             training.accuracy.reset_state()
 
-        # Evaluated on one device, without a strategy.
+        # Evaluates the model on one device, without a strategy.
         model, optimizer = make_model(), tf.keras.optimizers.Adam()
         optimizer.build(model.trainable_variables)
         accuracy = tf.keras.metrics.SparseCategoricalAccuracy(name="accuracy")

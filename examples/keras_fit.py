@@ -2,7 +2,7 @@
 
 usage: python examples/keras_fit.py [--replicas 4] [--epochs 4] [--images 1500]
 
-Only the line that imports TensorFlow is another.
+Only the line that imports TensorFlow differs from a program for TensorFlow.
 """
 
 import argparse
@@ -99,7 +99,7 @@ def main():
         found = [m.evaluate(test, verbose=0)[0] for m in (alone, everywhere)]
     same = np.allclose(found, loss, rtol=1e-4)
     print(f"loaded on one device and on all: {same=}")
-    # Guessing among ten digits has a loss of log(10).
+    # Guessing one of ten digits at random has a loss of log(10).
     assert same and loss < np.log(10)
 
 

@@ -1,12 +1,13 @@
-"""Trains on several workers with a loop of its own, and goes on after a restart.
+"""Trains on several workers with a custom loop, and resumes after a restart.
 
 usage: unisono launch -n 2 examples/multi_worker_custom_loop.py [--directory FOLDER]
 
-Every worker runs this program. Without a launcher it is the only worker. A second run
-with the same directory goes on where the first one has stopped.
+Every worker runs this program. Without a launcher there is only one worker. A second
+run with the same directory resumes where the first one stopped.
 
-Only the line that imports TensorFlow is another. Here the workers save together; a
-folder of its own for every worker, as TensorFlow needs, does no harm.
+Only the line that imports TensorFlow differs from a program for TensorFlow. With
+unisono all workers save together, and the chief writes. Each other worker gets a folder
+of its own, which TensorFlow needs; with unisono it stays empty.
 """
 
 import argparse

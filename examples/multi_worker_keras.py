@@ -1,13 +1,15 @@
-"""Fits a Keras model on several workers, and continues after a worker has failed.
+"""Fits a Keras model on several workers, and resumes after a worker has failed.
 
 usage: unisono launch -n 2 --restarts 2 examples/multi_worker_keras.py [--fail-at 20]
 
 Every worker runs this program. With ``--fail-at`` one of them ends without warning
-after so many steps. The launcher starts all of them again. Training continues from the
-last backup, in the middle of an epoch, and ends with the weights of an undisturbed run.
+after that many steps. The launcher then starts all of them again. Training resumes from
+the last backup, in the middle of an epoch, and ends with the same weights as a run
+without a failure.
 
-Only the line that imports TensorFlow is another. The strategy comes first, as in
-TensorFlow, because it connects the workers. Here the chief alone saves.
+Only the line that imports TensorFlow differs from a program for TensorFlow. As in
+TensorFlow, the strategy is created first, because it connects the workers. Only the
+chief saves the model.
 """
 
 import argparse
@@ -87,7 +89,7 @@ def main():
     x, y = load_digits(given.images)
     test = (x[-200:], y[-200:])
     train = tf.data.Dataset.from_tensor_slices((x[:-200], y[:-200]))
-    # Batches have the global size: each worker takes its part of every batch.
+    # The batch size is the global one; each worker takes its part of every batch.
     train = train.shuffle(1000, seed=1).batch(BATCH_PER_WORKER * workers)
 
     with strategy.scope():

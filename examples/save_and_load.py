@@ -2,7 +2,7 @@
 
 usage: python examples/save_and_load.py [--replicas 4] [--images 500]
 
-Only the line that imports TensorFlow is another.
+Only the line that imports TensorFlow differs from a program for TensorFlow.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def predict(strategy, function, dataset):
     found = []
     for batch in strategy.experimental_distribute_dataset(dataset):
         result = strategy.run(function, args=(batch,))
-        scores = tf.nest.flatten(result)[0]  # TensorFlow gives a dict with one value.
+        scores = tf.nest.flatten(result)[0]  # TensorFlow returns a dict with one value.
         found += strategy.experimental_local_results(scores)
     return np.concatenate(found)
 
@@ -80,7 +80,7 @@ def main():
     wanted = model.predict(images, verbose=0)
     found = {}
     with tempfile.TemporaryDirectory() as folder:
-        # Keras' own format: the model goes on training.
+        # Keras' own format: you can continue to train the model.
         path = os.path.join(folder, "model.keras")
         model.save(path)
         restored = tf.keras.models.load_model(path)

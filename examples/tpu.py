@@ -1,11 +1,10 @@
-"""Trains on a TPU, or on a CPU that stands for one, with Keras and with a loop.
+"""Trains on a TPU, or on a CPU that simulates one, with Keras and with a custom loop.
 
 usage: python examples/tpu.py [--cores 4] [--images 1500]
 
-Without a TPU the program makes as many virtual devices of the CPU as `--cores` says.
+Without a TPU the program creates virtual CPU devices; `--cores` sets their number.
 
-Only the line that imports TensorFlow is another. The number of steps in one call is a
-Python number, because the loop is part of the program.
+Only the line that imports TensorFlow differs from a program for TensorFlow.
 """
 
 import argparse

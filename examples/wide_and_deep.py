@@ -1,9 +1,10 @@
-"""A wide and deep model with two tables on parameter servers, trained asynchronously.
+"""Trains a wide and deep model asynchronously, with tables on parameter servers.
 
-As in TensorFlow's `ParameterServerStrategy` tutorial: a coordinator schedules steps on
-workers, which have datasets of their own. What changes: `carrier="threads"` makes
-workers and servers threads of this process; Optax has the optimizers; gradients come
-from `value_and_grad`, for tables as `IndexedSlices` of the rows that a batch uses.
+As in TensorFlow's `ParameterServerStrategy` tutorial, a coordinator schedules steps on
+workers, and each worker has its own dataset. These things differ from TensorFlow: with
+`carrier="threads"` workers and servers are threads of this process; the optimizer is
+one of Optax; gradients come from `value_and_grad`. The gradient of a table is an
+`IndexedSlices` with the rows that the batch uses.
 """
 
 import jax
