@@ -75,16 +75,16 @@ def publish_errors(*kinds: type[BaseException]) -> None:
 
 
 class OpError(Exception):
-    """The common type of the errors that TensorFlow's operations have, with a code.
+    """The base class of the errors of TensorFlow's operations, which have a code.
 
-    A program of its own raises them by their message, or by TensorFlow's three
-    arguments ``(node_def, op, message)``.
+    Your program can raise them with a message, or with the three arguments
+    ``(node_def, op, message)``, as in TensorFlow.
 
     Attributes:
         error_code: the number of the kind of error, such as
             ``unisono.errors.NOT_FOUND``.
-        node_def: what was given; None in errors of this package.
-        op: what was given; None in errors of this package.
+        node_def: the argument; None in errors that unisono raises.
+        op: the argument; None in errors that unisono raises.
 
     >>> import unisono
     >>> try:
@@ -113,12 +113,12 @@ class OpError(Exception):
 
     @property
     def message(self) -> str:
-        """What happened."""
+        """The message of the error."""
         return str(self.args[0]) if self.args else ""
 
     @property
     def experimental_payloads(self) -> dict[str, str]:
-        """What TensorFlow's kernels add to an error: nothing here."""
+        """Always empty; in TensorFlow, kernels can add data to an error."""
         return {}
 
     def __str__(self) -> str:
@@ -158,9 +158,10 @@ class InvalidArgumentError(OpError, ValueError):
 
 
 class FailedPreconditionError(OpError, RuntimeError):
-    """The state that an operation needs is not there.
+    """The state that an operation needs does not exist.
 
-    An example is the value of a variable that was lost in a failed step, or this one:
+    For example, a variable has lost its value in a failed step, or a dataset does not
+    have the expected number of elements:
 
     >>> import unisono
     >>> expect = unisono.data.experimental.assert_cardinality(3)
@@ -175,7 +176,7 @@ class FailedPreconditionError(OpError, RuntimeError):
 
 
 class OutOfRangeError(OpError, IndexError):
-    """A read went past the end.
+    """A read went past the end of the data.
 
     >>> import unisono
     >>> iterator = iter(unisono.data.Dataset.range(1))
@@ -206,7 +207,7 @@ class NotFoundError(OpError, FileNotFoundError):
 
 
 class AlreadyExistsError(OpError, FileExistsError):
-    """A file or folder to be made exists already.
+    """A file or folder that should be created already exists.
 
     >>> import unisono
     >>> try:
@@ -220,7 +221,7 @@ class AlreadyExistsError(OpError, FileExistsError):
 
 
 class DataLossError(OpError, ValueError):
-    """A file or checkpoint is damaged, or is not of the kind that was asked for.
+    """A file or checkpoint is damaged, or is not of the expected kind.
 
     >>> import tempfile, unisono
     >>> with tempfile.NamedTemporaryFile() as file:
@@ -237,11 +238,11 @@ class DataLossError(OpError, ValueError):
 
 
 class UnavailableError(OpError, RuntimeError):
-    """A parameter server, or a worker of a `ClusterCoordinator`, is gone.
+    """A parameter server, or a worker of a `ClusterCoordinator`, was lost.
 
     Attributes:
-        task_type: ``"ps"`` or ``"worker"``; ``"chief"`` if the whole cluster is gone.
-        task_index: which one of them it is.
+        task_type: ``"ps"`` or ``"worker"``; ``"chief"`` if the whole cluster was lost.
+        task_index: the index of the server or worker.
 
     >>> try:
     ...     raise UnavailableError("Server 1 is gone.", "ps", 1)
@@ -263,7 +264,7 @@ class UnavailableError(OpError, RuntimeError):
 
 
 class CancelledError(OpError, RuntimeError):
-    """A scheduled function did not run, because another one has failed.
+    """A scheduled function did not run, because another one failed.
 
     >>> try:
     ...     raise CancelledError("Please reschedule the function.")
@@ -276,9 +277,9 @@ class CancelledError(OpError, RuntimeError):
 
 
 class DeadlineExceededError(OpError, RuntimeError):
-    """Something took longer than the time that the program gave it.
+    """An operation took longer than the program allows.
 
-    `WorkerStalledError` is one of these, too.
+    `WorkerStalledError` is a subclass of it.
 
     >>> try:
     ...     raise WorkerStalledError("Worker 1 is behind.", worker=1, step=20)
@@ -291,9 +292,9 @@ class DeadlineExceededError(OpError, RuntimeError):
 
 
 class AbortedError(OpError, RuntimeError):
-    """An operation was given up, such as one that met another of its kind.
+    """An operation was aborted, for example because of a conflict with another one.
 
-    This package raises none; it is for what programs raise and catch themselves.
+    unisono does not raise it; your program can raise and catch it.
 
     >>> try:
     ...     raise AbortedError("Two steps met.")
@@ -306,7 +307,7 @@ class AbortedError(OpError, RuntimeError):
 
 
 class InternalError(OpError, RuntimeError):
-    """Something is broken inside; for what programs raise and catch themselves.
+    """Something is broken internally; unisono itself never raises it.
 
     >>> InternalError("No such state.").error_code
     13
@@ -329,10 +330,10 @@ class PermissionDeniedError(OpError, PermissionError):
 
 
 class ResourceExhaustedError(OpError, RuntimeError):
-    """There is no memory left; for what programs raise and catch themselves.
+    """There is no memory left; unisono itself never raises it.
 
-    A device whose memory is full raises JAX's `jax.errors.JaxRuntimeError`, with this
-    name's code, ``RESOURCE_EXHAUSTED``, in its message.
+    If the memory of a device is full, JAX raises `jax.errors.JaxRuntimeError`, with the
+    code ``RESOURCE_EXHAUSTED`` in its message.
 
     >>> ResourceExhaustedError("Out of memory.").error_code
     8
@@ -342,7 +343,7 @@ class ResourceExhaustedError(OpError, RuntimeError):
 
 
 class UnauthenticatedError(OpError, RuntimeError):
-    """A request has no valid credentials; for what programs raise themselves.
+    """A request has no valid credentials; unisono itself never raises it.
 
     >>> UnauthenticatedError("Who is it?").error_code
     16
@@ -352,7 +353,7 @@ class UnauthenticatedError(OpError, RuntimeError):
 
 
 class UnimplementedError(OpError, NotImplementedError):
-    """An operation is not there; for what programs raise and catch themselves.
+    """An operation is not implemented; unisono itself never raises it.
 
     >>> UnimplementedError("Not for strings.").error_code
     12
@@ -362,7 +363,7 @@ class UnimplementedError(OpError, NotImplementedError):
 
 
 class UnknownError(OpError, RuntimeError):
-    """An error of no other kind; for what programs raise and catch themselves.
+    """An error of any other kind; unisono itself never raises it.
 
     >>> UnknownError("Something else.").error_code
     2
@@ -375,8 +376,8 @@ class LaunchError(RuntimeError):
     """A worker that the launcher started has failed.
 
     Attributes:
-        worker: the index of the worker that failed first; None if time ran out.
-        exit_code: the exit status of that worker, as a shell shows it.
+        worker: the index of the worker that failed first; None after a timeout.
+        exit_code: the exit code of that worker, as a shell reports it.
         worker_traceback: the traceback of that worker, or the empty string.
 
     >>> try:
@@ -413,14 +414,14 @@ class SaveError(OSError):
 
 
 class WorkerError(RuntimeError):
-    """A worker failed, or workers disagree; every worker raises it.
+    """A worker failed, or the workers disagree; every worker raises it.
 
     Attributes:
         worker: the index of the worker that failed, or None if it concerns all.
         step: the step at which it happened, or None if that is not known.
-        lost: the names of the variables that the step was updating in place and that
-            have no value any more. With ``guard="strict"`` it is empty, unless a
-            worker is lost in the middle of a step.
+        lost: the names of the variables whose values were lost because the step was
+            updating them in place. With ``guard="strict"`` it is empty, unless a worker
+            is lost during a step.
 
     >>> error = WorkerError("Worker 1 failed.", worker=1, step=20)
     >>> error.lost = ("dense/kernel",)
@@ -473,7 +474,7 @@ class WorkerFailedError(WorkerError):
 
 
 class WorkerLostError(WorkerError):
-    """A worker is gone: it was killed, stopped or cut off, or it ended too early.
+    """A worker was lost: it was killed, stopped or cut off, or it ended too early.
 
     >>> try:
     ...     raise WorkerLostError("Worker 1 is gone.", worker=1)
@@ -484,7 +485,7 @@ class WorkerLostError(WorkerError):
 
 
 class WorkerStalledError(WorkerError, DeadlineExceededError):
-    """A worker is alive but has not reached the others' step in time.
+    """A worker is alive, but has not reached the step of the other workers in time.
 
     >>> try:
     ...     raise WorkerStalledError("Worker 1 is behind.", worker=1, step=20)

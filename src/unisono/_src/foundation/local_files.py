@@ -48,7 +48,7 @@ def _translate_errors(path: Path) -> Iterator[None]:
 
 
 def exists(path: Path) -> bool:
-    """Whether there is a file or folder.
+    """Returns whether a file or folder exists.
 
     >>> import unisono
     >>> unisono.io.gfile.exists("/")
@@ -58,7 +58,7 @@ def exists(path: Path) -> bool:
 
 
 def isdir(path: Path) -> bool:
-    """Whether there is a folder."""
+    """Returns whether a path is a folder."""
     return os.path.isdir(_local_path(path))
 
 
@@ -73,24 +73,24 @@ def join(path: Path, *paths: Path) -> str:
 
 
 def makedirs(path: Path) -> None:
-    """Makes a folder and those above it; one that exists is left as it is."""
+    """Creates a folder and its parents; a folder that exists is not changed."""
     with _translate_errors(path):
         os.makedirs(_local_path(path), exist_ok=True)
 
 
 def mkdir(path: Path) -> None:
-    """Makes a folder.
+    """Creates a folder.
 
     Raises:
-        AlreadyExistsError: there is something of that name.
-        NotFoundError: the folder above it does not exist.
+        AlreadyExistsError: a file or folder of that name exists.
+        NotFoundError: the parent folder does not exist.
     """
     with _translate_errors(path):
         os.mkdir(_local_path(path))
 
 
 def listdir(path: Path) -> list[str]:
-    """Returns the names in a folder, in no order.
+    """Returns the names in a folder, in no particular order.
 
     Raises:
         NotFoundError: there is no such folder.
@@ -100,7 +100,7 @@ def listdir(path: Path) -> list[str]:
 
 
 def glob(pattern: Path | Sequence[Path]) -> list[str]:
-    """Returns the paths that match a pattern, or one of several, in order."""
+    """Returns the paths that match a pattern, or several, sorted for each pattern."""
     patterns = [pattern] if isinstance(pattern, (str, os.PathLike)) else pattern
     return [
         found for one in patterns for found in sorted(globbing.glob(_local_path(one)))
@@ -118,7 +118,7 @@ def remove(path: Path) -> None:
 
 
 def rmtree(path: Path) -> None:
-    """Removes a folder with all that is in it.
+    """Removes a folder with everything in it.
 
     Raises:
         NotFoundError: there is no such folder.
@@ -200,7 +200,7 @@ class FileStatistics(NamedTuple):
 
 
 def stat(path: Path) -> FileStatistics:
-    """Returns the size of a file, when it was changed, and whether it is a folder.
+    """Returns the size of a file, its modification time, and whether it is a folder.
 
     Raises:
         NotFoundError: there is no such file or folder.
@@ -215,21 +215,21 @@ def walk(
     topdown: bool = True,
     onerror: Callable[[OSError], object] | None = None,
 ) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yields each folder below `top` with its folders and files, as `os.walk` does."""
+    """Yields `top` and each folder below it with their contents, like `os.walk`."""
     return os.walk(_local_path(top), topdown, onerror)
 
 
 @final
 class GFile:
-    r"""An open file, as Python's `open` gives it.
+    r"""An open file, like the result of Python's `open`.
 
     Args:
         name: the path of the file.
         mode: how to open it, as for `open`.
 
     Raises:
-        NotFoundError: there is no such file to read.
-        PermissionDeniedError: the program may not open it.
+        NotFoundError: there is no such file.
+        PermissionDeniedError: the program is not allowed to open it.
 
     >>> import os, tempfile, unisono
     >>> path = os.path.join(tempfile.mkdtemp(), "notes")
@@ -248,34 +248,34 @@ class GFile:
 
     @property
     def name(self) -> str:
-        """The path that was given."""
+        """The path that was passed."""
         return self._name
 
     @property
     def mode(self) -> str:
-        """How the file was opened."""
+        """The mode in which the file was opened."""
         return str(self._file.mode)
 
     def read(self, n: int = -1) -> str | bytes:
-        """Returns the next `n` characters or bytes, or all that are left."""
+        """Returns the next `n` characters or bytes, or all remaining ones."""
         content: str | bytes = self._file.read(n)
         return content
 
     def readline(self) -> str | bytes:
-        """Returns the next line, with its end."""
+        """Returns the next line, including its line break."""
         line: str | bytes = self._file.readline()
         return line
 
     def readlines(self) -> list[str | bytes]:
-        """Returns all lines that are left; the file is closed after them."""
+        """Returns all remaining lines, and closes the file."""
         with self:
             return list(self._file.readlines())
 
     def write(self, file_content: str | bytes) -> None:
-        """Writes text or bytes, whatever the mode is; text is in UTF-8.
+        """Writes text or bytes, whatever the mode is; text is encoded in UTF-8.
 
         Raises:
-            TypeError: it is something else.
+            TypeError: `file_content` is something else.
         """
         if not isinstance(file_content, (str, bytes, bytearray)):
             raise TypeError(f"Expected binary or unicode string, got {file_content!r}")
@@ -287,7 +287,7 @@ class GFile:
         self._file.write(file_content)
 
     def seek(self, offset: int = 0, whence: int = 0) -> None:
-        """Goes to a position in the file, as Python's `seek` does."""
+        """Moves to a position in the file, as Python's `seek` does."""
         self._file.seek(offset, whence)
 
     def tell(self) -> int:
@@ -299,11 +299,11 @@ class GFile:
         return stat(self._name).length
 
     def flush(self) -> None:
-        """Hands all written text to the operating system."""
+        """Passes all written text to the operating system."""
         self._file.flush()
 
     def close(self) -> None:
-        """Closes the file; text that waits is written first."""
+        """Closes the file, after writing any text that is still buffered."""
         self._file.close()
 
     def __iter__(self) -> Iterator[str | bytes]:

@@ -15,8 +15,8 @@ class VariableSynchronization(enum.Enum):
     """Says when the copies of a variable are combined into one value.
 
     Attributes:
-        AUTO: the strategy chooses, which is ON_WRITE.
-        NONE: never; only a variable outside every strategy may have it.
+        AUTO: the strategy chooses; it always chooses ON_WRITE.
+        NONE: never; allowed only for variables outside every strategy.
         ON_WRITE: on every write, so that all copies are equal.
         ON_READ: on a read in cross-replica context; each replica writes its own copy.
 
@@ -40,10 +40,10 @@ class VariableSynchronization(enum.Enum):
 
 
 class VariableAggregation(enum.Enum):
-    """Says how the values that replicas assign, or hold, become one value.
+    """Says how values that replicas assign or hold are combined into one value.
 
     Attributes:
-        NONE: they do not; a replica that assigns to a mirrored variable is refused.
+        NONE: not at all; a replica that assigns a mirrored variable gets an error.
         SUM: their sum.
         MEAN: their mean.
         ONLY_FIRST_REPLICA: the value of the first replica.
@@ -95,7 +95,7 @@ class ReduceOp(enum.Enum):
             aggregation: SUM or MEAN.
 
         Raises:
-            ValueError: it is NONE or ONLY_FIRST_REPLICA, which are no reductions.
+            ValueError: it is NONE or ONLY_FIRST_REPLICA, which are not reductions.
 
         >>> ReduceOp.from_variable_aggregation(VariableAggregation.MEAN)
         <ReduceOp.MEAN: 'MEAN'>
@@ -133,11 +133,11 @@ def reduce_op(op: object) -> ReduceOp:
 
 
 class CommunicationImplementation(enum.Enum):
-    """Names the library that carries collectives; XLA chooses one whatever it says.
+    """The library for collectives; it has no effect, because XLA chooses one.
 
     Attributes:
-        AUTO: no wish.
-        RING: rings over the network, TensorFlow's choice for CPUs.
+        AUTO: no preference.
+        RING: rings over the network, which TensorFlow uses on CPUs.
         NCCL: NVIDIA's library for GPUs.
 
     >>> CommunicationOptions(implementation="nccl").implementation
@@ -151,18 +151,18 @@ class CommunicationImplementation(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, init=False)
 class CommunicationOptions:
-    """Hints for collectives, with TensorFlow's checks; none changes a result.
+    """Hints for collectives, checked as in TensorFlow; they never change a result.
 
     Args:
-        bytes_per_pack: the most bytes of gradients that travel together between
-            workers on CPUs; 0 lets unisono choose. Elsewhere XLA packs by itself.
-        timeout_seconds: given to a `MultiWorkerMirroredStrategy`, how long one worker
-            may be behind the others. None is the default of the strategy.
-        implementation: a `CommunicationImplementation` or its name. XLA chooses the
-            library by itself.
+        bytes_per_pack: how many bytes of gradients workers on CPUs send together at
+            most; 0 lets unisono choose. On other devices XLA decides.
+        timeout_seconds: for `MultiWorkerMirroredStrategy`: how long one worker may be
+            behind the others. None means the default of the strategy.
+        implementation: a `CommunicationImplementation` or its name. It has no effect:
+            XLA chooses the library.
 
     Raises:
-        ValueError: an argument is none of these.
+        ValueError: `bytes_per_pack` is negative, or `implementation` is unknown.
 
     >>> import unisono
     >>> options = unisono.distribute.experimental.CommunicationOptions(
@@ -200,7 +200,7 @@ class CommunicationOptions:
         object.__setattr__(self, "implementation", implementation)
 
     def merge(self, options: CommunicationOptions | None) -> CommunicationOptions:
-        """Returns options with the fields of `options`, and ours where it has defaults.
+        """Returns `options`, with our values for the fields that have defaults there.
 
         >>> ours = CommunicationOptions(bytes_per_pack=8, timeout_seconds=5.0)
         >>> merged = ours.merge(CommunicationOptions(timeout_seconds=9.0))
@@ -231,7 +231,7 @@ class XLAOptions(NamedTuple):
 
     Args:
         use_spmd_for_xla_partitioning: whether all logical devices of a replica run
-            one program. They always do, so `TPUStrategy.run` refuses False.
+            one program. They always do, so `TPUStrategy.run` raises an error for False.
         enable_xla_dynamic_padder: whether replicas may have inputs of different shapes.
 
     >>> import unisono
@@ -249,10 +249,10 @@ class RunOptions(NamedTuple):
 
     Args:
         experimental_enable_dynamic_batch_size: whether the inputs of replicas may have
-            different shapes. Every combination of shapes is compiled by itself.
+            different shapes. Each combination of shapes is compiled separately.
         experimental_bucketizing_dynamic_shape: whether inputs are padded to common
             shapes. Padding would change what a replica function computes, so
-            `TPUStrategy.run` refuses True.
+            `TPUStrategy.run` raises an error for True.
         experimental_xla_options: a `unisono.tpu.XLAOptions`, or None.
 
     >>> import numpy as np, unisono
@@ -275,7 +275,7 @@ class RunOptions(NamedTuple):
 
 @final
 class CollectiveHints(CommunicationOptions):
-    """Makes `CommunicationOptions`; this is their old name, without `implementation`.
+    """Returns `CommunicationOptions`; an older name, without `implementation`.
 
     Args:
         bytes_per_pack: see `CommunicationOptions`.

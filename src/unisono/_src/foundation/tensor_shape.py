@@ -26,20 +26,22 @@ _ANY_RANK: Final = _AnyRank()
 
 
 @everyday_name(
-    "TensorShape", difference="Shapes of arrays are plain tuples; `dims` are numbers."
+    "TensorShape",
+    difference="The shape of an array is a plain tuple; `dims` are numbers.",
 )
 @final
 class TensorShape(tuple[Any, ...]):
     """The shape of an array, in which sizes may be unknown.
 
-    It is a tuple of the sizes, which JAX and NumPy take as any other. In structures it
-    is one value, as in TensorFlow: `unisono.nest` and `jax.tree` do not look into it.
+    It is a tuple of the sizes, which JAX and NumPy accept like any other tuple. In
+    nested structures it is one value, as in TensorFlow: `unisono.nest` and `jax.tree`
+    do not flatten it.
 
     Args:
-        dims: the sizes; one number for a shape of one axis; None for any shape.
+        dims: the sizes; one number for a shape with one axis; None for any shape.
 
     Raises:
-        TypeError: a size is no whole number.
+        TypeError: a size is not a whole number.
         ValueError: a size is negative.
 
     >>> shape = TensorShape([None, 3])
@@ -84,7 +86,7 @@ class TensorShape(tuple[Any, ...]):
 
     @property
     def dims(self) -> list[int | None] | None:
-        """The sizes, as `as_list` gives them; None if the rank is unknown."""
+        """The sizes as a list; None if the rank is unknown."""
         sizes = self._dims
         return None if sizes is None else list(sizes)
 
@@ -134,7 +136,7 @@ class TensorShape(tuple[Any, ...]):
         return len(a) == len(b) and all(map(_may_be_same, a, b))
 
     def is_subtype_of(self, other: ShapeLike) -> bool:
-        """Returns whether every array of this shape is one of the other shape.
+        """Returns whether every array of this shape also has the other shape.
 
         >>> TensorShape([2, 3]).is_subtype_of([2, None])
         True
@@ -147,7 +149,7 @@ class TensorShape(tuple[Any, ...]):
         return all(y is None or x == y for x, y in zip(a, b, strict=True))
 
     def most_specific_compatible_shape(self, other: ShapeLike) -> TensorShape:
-        """Returns the shape of arrays of either shape.
+        """Returns the most specific shape that includes both shapes.
 
         >>> TensorShape([2, 3]).most_specific_compatible_shape([4, 3])
         TensorShape([None, 3])
@@ -158,10 +160,10 @@ class TensorShape(tuple[Any, ...]):
         return TensorShape(x if x == y else None for x, y in zip(a, b, strict=True))
 
     def merge_with(self, other: ShapeLike) -> TensorShape:
-        """Returns the shape of arrays that have both shapes.
+        """Returns the shape of the arrays that have both shapes.
 
         Raises:
-            ValueError: there are none.
+            ValueError: no array can have both shapes.
 
         >>> TensorShape([2, None]).merge_with([None, 3])
         TensorShape([2, 3])
@@ -177,7 +179,7 @@ class TensorShape(tuple[Any, ...]):
         return TensorShape(y if x is None else x for x, y in zip(a, b, strict=True))
 
     def concatenate(self, other: ShapeLike) -> TensorShape:
-        """Returns this shape with the axes of another one after its own.
+        """Returns this shape, followed by the axes of another one.
 
         >>> TensorShape([2]).concatenate([3, None])
         TensorShape([2, 3, None])
@@ -186,10 +188,10 @@ class TensorShape(tuple[Any, ...]):
         return TensorShape(None if a is None or b is None else (*a, *b))
 
     def with_rank(self, rank: int) -> TensorShape:
-        """Returns this shape with a certain number of axes.
+        """Returns this shape with `rank` axes.
 
         Raises:
-            ValueError: it has another number of axes.
+            ValueError: it has a different number of axes.
 
         >>> TensorShape(None).with_rank(2)
         TensorShape([None, None])
@@ -200,7 +202,7 @@ class TensorShape(tuple[Any, ...]):
         return self
 
     def with_rank_at_least(self, rank: int) -> TensorShape:
-        """Returns this shape, which has at least `rank` axes.
+        """Returns this shape if it has at least `rank` axes.
 
         Raises:
             ValueError: it has fewer than `rank` axes.
@@ -213,7 +215,7 @@ class TensorShape(tuple[Any, ...]):
         return self
 
     def with_rank_at_most(self, rank: int) -> TensorShape:
-        """Returns this shape, which has at most `rank` axes.
+        """Returns this shape if it has at most `rank` axes.
 
         Raises:
             ValueError: it has more than `rank` axes.

@@ -9,14 +9,14 @@ _T = TypeVar("_T")
 
 
 def as_bytes(bytes_or_text: str | bytes | bytearray, encoding: str = "utf-8") -> bytes:
-    """Returns text as bytes; bytes stay what they are.
+    """Returns text as bytes; bytes are returned unchanged.
 
     Args:
         bytes_or_text: text or bytes.
-        encoding: how characters become bytes.
+        encoding: the encoding of the bytes.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: `bytes_or_text` is something else.
 
     >>> import unisono
     >>> unisono.compat.as_bytes("cat"), unisono.compat.as_bytes(b"cat")
@@ -30,14 +30,14 @@ def as_bytes(bytes_or_text: str | bytes | bytearray, encoding: str = "utf-8") ->
 
 
 def as_text(bytes_or_text: str | bytes | bytearray, encoding: str = "utf-8") -> str:
-    """Returns bytes as text; text stays what it is.
+    """Returns bytes as text; text is returned unchanged.
 
     Args:
         bytes_or_text: text or bytes.
-        encoding: how bytes become characters.
+        encoding: the encoding of the bytes.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: `bytes_or_text` is something else.
 
     >>> import unisono
     >>> unisono.compat.as_text(b"cat"), unisono.compat.as_str("cat")
@@ -51,7 +51,7 @@ def as_text(bytes_or_text: str | bytes | bytearray, encoding: str = "utf-8") -> 
 
 
 def as_str_any(value: object, encoding: str = "utf-8") -> str:
-    """Returns bytes as text, and anything else as `str` gives it.
+    """Returns bytes as text, and anything else converted by `str`.
 
     >>> import unisono
     >>> unisono.compat.as_str_any(b"cat"), unisono.compat.as_str_any(3)
@@ -71,7 +71,7 @@ def path_to_str(path: object) -> str:
 
 
 def dimension_value(dimension: _T) -> _T:
-    """Returns a size of a shape, which is a number or None, as it is.
+    """Returns a size of a shape unchanged: a number, or None.
 
     >>> import unisono
     >>> unisono.compat.dimension_value(unisono.TensorShape([None, 3])[1])

@@ -60,7 +60,7 @@ _PHASE = "Pass training=True or False when you call the model."
 
 # Names that are nowhere, and what to write instead.
 TOLD = {
-    "__internal__": "It is no public name. Use the public names of unisono.keras.",
+    "__internal__": "It is not public. Use the public names of unisono.keras.",
     "backend.function": "Call the model, or put unisono.function on a Python function.",
     "backend.get_session": "There are no sessions. Call functions instead.",
     "backend.get_value": "Write x.numpy().",
@@ -76,8 +76,9 @@ TOLD = {
     "backend.zeros": "Write unisono.Variable(jnp.zeros(shape)).",
     "estimator": "Write a model_fn for unisono.estimator.Estimator, or use model.fit.",
     "experimental.LinearModel": "Use Sequential([layers.Dense(units)]).",
-    "experimental.SidecarEvaluator": "Evaluate in a loop over the checkpoints: "
-    "unisono.train.latest_checkpoint.",
+    "experimental.SidecarEvaluator": (
+        "Evaluate in a loop over unisono.train.checkpoints_iterator(directory)."
+    ),
     "experimental.WideDeepModel": "Build both parts with layers, and add them.",
     "layers.CuDNNGRU": "Write layers.GRU.",
     "layers.CuDNNLSTM": "Write layers.LSTM.",

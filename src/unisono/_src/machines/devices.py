@@ -48,9 +48,9 @@ class DeviceName:
 
 @dataclasses.dataclass(frozen=True)
 class LogicalDevice:
-    """A device, as `unisono.config.list_logical_devices` lists it.
+    """A device in the list that `unisono.config.list_logical_devices` returns.
 
-    A strategy takes it where it takes a device's name.
+    You can pass it to a strategy in place of a device name.
 
     Attributes:
         name: the device's name, such as ``/device:CPU:0``.
@@ -177,12 +177,12 @@ def set_virtual_devices(count: int) -> None:
     8
 
     Args:
-        count: how many CPU devices JAX shall have.
+        count: how many CPU devices JAX should have.
 
     Raises:
-        TypeError: `count` is no whole number.
+        TypeError: `count` is not a whole number.
         ValueError: `count` is not positive.
-        RuntimeError: JAX's backend runs already with another number.
+        RuntimeError: JAX is already running with a different number of devices.
     """
     count = whole_numbers.integer(count, "count")
     if count < 1:
@@ -320,7 +320,7 @@ def default_names() -> tuple[str, ...]:
     "config.list_logical_devices", "config.experimental.list_logical_devices"
 )
 def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
-    """Returns the devices of this process, of one type if it is given.
+    """Returns the devices of this process, of all types or of one type.
 
     >>> import unisono
     >>> [d.name for d in unisono.config.list_logical_devices("CPU")][:2]
@@ -336,7 +336,7 @@ def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
         The devices; an empty list if this process has none of the type.
 
     Raises:
-        TypeError: `device_type` is no text.
+        TypeError: `device_type` is not a string.
     """
     if device_type is not None and not isinstance(device_type, str):
         raise TypeError(

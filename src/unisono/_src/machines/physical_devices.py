@@ -28,7 +28,7 @@ _CUDA = ("jax_cuda12_plugin", "jax_cuda13_plugin")
 @final
 @dataclasses.dataclass(frozen=True)
 class PhysicalDevice:
-    """A processor of the machine, as `list_physical_devices` lists it.
+    """A processor of the machine, in the list of `list_physical_devices`.
 
     Attributes:
         name: the processor's name, such as ``/physical_device:CPU:0``.
@@ -52,8 +52,9 @@ class LogicalDeviceConfiguration:
     """One of the devices that a processor is split into.
 
     Attributes:
-        memory_limit: the memory of the device in megabytes; not for CPUs.
-        experimental_priority: not used; not for CPUs.
+        memory_limit: the memory of the device in megabytes. JAX cannot limit it, so
+            any value except None raises an error when it is set.
+        experimental_priority: not used; must be None for CPUs.
         experimental_device_ordinal: not used.
 
     >>> LogicalDeviceConfiguration().memory_limit is None
@@ -77,9 +78,9 @@ class _Choices:
     "config.list_physical_devices", "config.experimental.list_physical_devices"
 )
 def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice]:
-    """Returns the processors of this machine, of one type if it is given.
+    """Returns the processors of this machine, of all types or of one type.
 
-    It starts no backend of JAX: the program may still set how they are used.
+    It does not start JAX's backend, so you can still set how they are used.
 
     Args:
         device_type: ``"CPU"``, ``"GPU"`` or ``"TPU"``; None for all.
@@ -141,13 +142,14 @@ def set_visible_devices(
     """Chooses the processors that the program uses, before JAX has started.
 
     Args:
-        devices: some of `list_physical_devices`; none of a type hides all of it.
-        device_type: the type that is chosen from; None for all.
+        devices: some of the processors that `list_physical_devices` returns. If there
+            are none of a type, the program uses no processor of that type.
+        device_type: the type of processors to choose; None for all types.
 
     Raises:
-        RuntimeError: JAX has started with others.
-        ValueError: a processor does not exist or has another type, or the CPU would
-            be hidden.
+        RuntimeError: JAX has already started with other processors.
+        ValueError: a processor does not exist or has another type, or the CPU or some
+            chips of a TPU would be hidden.
 
     >>> import unisono
     >>> unisono.config.set_visible_devices(unisono.config.list_physical_devices("CPU"))
@@ -191,7 +193,7 @@ is_started = devices.is_started
 @everyday_name(
     "config.set_logical_device_configuration",
     "config.experimental.set_virtual_device_configuration",
-    difference="A GPU is not split, and its memory not limited.",
+    difference="A GPU cannot be split, and its memory cannot be limited.",
 )
 def set_logical_device_configuration(
     device: PhysicalDevice, logical_devices: Sequence[LogicalDeviceConfiguration]
@@ -203,10 +205,11 @@ def set_logical_device_configuration(
         logical_devices: a `LogicalDeviceConfiguration` for each device.
 
     Raises:
-        NotImplementedError: `device` is a GPU or TPU, and more is asked than one device
-            that has all of its memory.
-        RuntimeError: JAX has started with another number of devices.
-        ValueError: `device` does not exist, or memory is limited on a CPU.
+        NotImplementedError: `device` is a GPU or TPU, and you ask for several devices
+            or a memory limit.
+        RuntimeError: JAX has already started with a different number of devices.
+        ValueError: `device` does not exist, `logical_devices` is empty, or you set a
+            memory limit or a priority for a CPU.
 
     >>> import unisono
     >>> cpu = unisono.config.list_physical_devices("CPU")[0]
@@ -255,7 +258,7 @@ def set_logical_device_configuration(
 def get_logical_device_configuration(
     device: PhysicalDevice,
 ) -> list[LogicalDeviceConfiguration] | None:
-    """Returns how a processor is split into devices; None if nothing was said.
+    """Returns how a processor is split into devices; None if this was not set.
 
     Args:
         device: one of `list_physical_devices`.
@@ -285,17 +288,17 @@ def _check_exists(device: PhysicalDevice) -> None:
     difference="The setting applies to all GPUs of the process.",
 )
 def set_memory_growth(device: PhysicalDevice, enable: bool) -> None:
-    """Lets JAX take a GPU's memory as it needs it, instead of most of it at once.
+    """Lets JAX allocate GPU memory when it needs it, instead of most of it at once.
 
-    It applies to all GPUs of the process, and only before JAX has started.
+    The setting applies to all GPUs of the process. Set it before JAX has started.
 
     Args:
-        device: a GPU of `list_physical_devices`.
-        enable: whether the memory grows.
+        device: a GPU from `list_physical_devices`.
+        enable: whether JAX allocates memory when it needs it.
 
     Raises:
-        RuntimeError: JAX has started already.
-        ValueError: `device` is no GPU.
+        RuntimeError: JAX has already started.
+        ValueError: `device` is not a GPU.
 
     >>> import unisono
     >>> for gpu in unisono.config.list_physical_devices("GPU"):
@@ -317,7 +320,7 @@ def set_memory_growth(device: PhysicalDevice, enable: bool) -> None:
 
 @everyday_name("config.experimental.get_memory_growth")
 def get_memory_growth(device: PhysicalDevice) -> bool:
-    """Returns whether JAX takes a GPU's memory as it needs it.
+    """Returns whether JAX allocates GPU memory when it needs it.
 
     Args:
         device: a GPU of `list_physical_devices`.
@@ -338,7 +341,7 @@ def get_memory_growth(device: PhysicalDevice) -> bool:
 
 @everyday_name("config.experimental.get_memory_info")
 def get_memory_info(device: str | LogicalDevice) -> dict[str, int]:
-    """Returns the bytes that arrays take on a device: ``current`` and ``peak``.
+    """Returns the number of bytes in use on a device: ``current`` and ``peak``.
 
     Args:
         device: the name of a device, such as ``"GPU:0"``.
@@ -360,16 +363,16 @@ def get_memory_info(device: str | LogicalDevice) -> dict[str, int]:
 
 @everyday_name(
     "config.experimental.get_device_details",
-    difference="A GPU has no `compute_capability`.",
+    difference="The details of a GPU do not include `compute_capability`.",
 )
 def get_device_details(device: PhysicalDevice) -> dict[str, str]:
-    """Returns the known details of a processor; none for a CPU.
+    """Returns the details of a processor; an empty dictionary for a CPU.
 
     Args:
         device: one of `list_physical_devices`.
 
     Returns:
-        For a GPU or TPU its ``device_name``. JAX starts, if it has not yet.
+        For a GPU or TPU, its ``device_name``. This starts JAX, if it has not started.
 
     Raises:
         ValueError: there is no such processor.
@@ -388,12 +391,12 @@ def get_device_details(device: PhysicalDevice) -> dict[str, str]:
 
 @everyday_name("config.experimental.enable_op_determinism")
 def enable_op_determinism() -> None:
-    """Makes GPUs give the same numbers in each run, before JAX has started.
+    """Makes GPUs compute the same numbers in every run.
 
-    CPUs and TPUs always do.
+    Call it before JAX has started. CPUs and TPUs always compute the same numbers.
 
     Raises:
-        RuntimeError: JAX has started already, and has a GPU.
+        RuntimeError: JAX has already started, and has a GPU.
 
     >>> import unisono
     >>> unisono.config.experimental.enable_op_determinism()
@@ -412,10 +415,10 @@ def enable_op_determinism() -> None:
 
 @everyday_name("config.experimental.enable_tensor_float_32_execution")
 def enable_tensor_float_32_execution(enabled: bool) -> None:
-    """Sets whether GPUs may multiply float32 matrices with fewer bits, as they do.
+    """Sets whether GPUs may multiply float32 matrices with fewer bits (the default).
 
     Args:
-        enabled: False for all bits of float32.
+        enabled: False to use all bits of float32.
 
     >>> enable_tensor_float_32_execution(True)
     """

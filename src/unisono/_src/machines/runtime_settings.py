@@ -37,9 +37,9 @@ def tell_once(name: str, instead: str) -> None:
         _log.info("%s has no effect: %s", name, instead)
 
 
-@everyday_name("config.optimizer.set_jit", difference="It has no effect.")
+@everyday_name("config.optimizer.set_jit", difference="The setting has no effect.")
 def set_jit(enabled: bool | str) -> None:
-    """Keeps the setting, which has no effect: XLA compiles every `function`.
+    """Stores the setting, which has no effect: XLA compiles every `function`.
 
     Args:
         enabled: True or ``"autoclustering"``, or False.
@@ -55,7 +55,7 @@ def set_jit(enabled: bool | str) -> None:
 
 @everyday_name("config.optimizer.get_jit")
 def get_jit() -> str:
-    """Returns the setting of `set_jit`: ``"autoclustering"`` or the empty text.
+    """Returns the setting of `set_jit`: ``"autoclustering"`` or an empty string.
 
     >>> import unisono
     >>> unisono.config.optimizer.set_jit(False)
@@ -66,13 +66,13 @@ def get_jit() -> str:
 
 
 @everyday_name(
-    "config.optimizer.set_experimental_options", difference="It has no effect."
+    "config.optimizer.set_experimental_options", difference="The setting has no effect."
 )
 def set_experimental_options(options: dict[str, bool]) -> None:
-    """Keeps options of TensorFlow's graph optimizer, which have no effect.
+    """Stores options of TensorFlow's graph optimizer, which have no effect.
 
     Args:
-        options: names of rewrites, and whether they are on.
+        options: the names of rewrites, and whether they are enabled.
 
     >>> import unisono
     >>> unisono.config.optimizer.set_experimental_options({"remapping": False})
@@ -83,7 +83,7 @@ def set_experimental_options(options: dict[str, bool]) -> None:
 
 @everyday_name("config.optimizer.get_experimental_options")
 def get_experimental_options() -> dict[str, bool]:
-    """Returns the options that `set_experimental_options` was given.
+    """Returns the options that were passed to `set_experimental_options`.
 
     >>> import unisono
     >>> unisono.config.optimizer.set_experimental_options({"remapping": True})
@@ -98,10 +98,10 @@ _THREADS = "XLA chooses the number of its threads."
 
 @everyday_name(
     "config.threading.set_inter_op_parallelism_threads",
-    difference="It has no effect.",
+    difference="The setting has no effect.",
 )
 def set_inter_op_parallelism_threads(num_threads: int) -> None:
-    """Keeps the number, which has no effect: XLA chooses its threads.
+    """Stores the number, which has no effect: XLA chooses its number of threads.
 
     >>> import unisono
     >>> unisono.config.threading.set_inter_op_parallelism_threads(4)
@@ -112,7 +112,7 @@ def set_inter_op_parallelism_threads(num_threads: int) -> None:
 
 @everyday_name("config.threading.get_inter_op_parallelism_threads")
 def get_inter_op_parallelism_threads() -> int:
-    """Returns the number that was set; 0 if none was.
+    """Returns the number that was set; 0 if no number was set.
 
     >>> import unisono
     >>> unisono.config.threading.set_inter_op_parallelism_threads(4)
@@ -124,10 +124,10 @@ def get_inter_op_parallelism_threads() -> int:
 
 @everyday_name(
     "config.threading.set_intra_op_parallelism_threads",
-    difference="It has no effect.",
+    difference="The setting has no effect.",
 )
 def set_intra_op_parallelism_threads(num_threads: int) -> None:
-    """Keeps the number, which has no effect: XLA chooses its threads.
+    """Stores the number, which has no effect: XLA chooses its number of threads.
 
     >>> import unisono
     >>> unisono.config.threading.set_intra_op_parallelism_threads(4)
@@ -138,7 +138,7 @@ def set_intra_op_parallelism_threads(num_threads: int) -> None:
 
 @everyday_name("config.threading.get_intra_op_parallelism_threads")
 def get_intra_op_parallelism_threads() -> int:
-    """Returns the number that was set; 0 if none was.
+    """Returns the number that was set; 0 if no number was set.
 
     >>> import unisono
     >>> unisono.config.threading.set_intra_op_parallelism_threads(4)

@@ -64,13 +64,13 @@ _SELU_SCALE = 1.0507009873554805
 
 @array_function("nn.relu")
 def relu(features: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns the elements, zero for negative ones."""
+    """Returns the elements, with zero in place of negative ones."""
     return elementwise.apply_unary("relu", _relu, features, kinds.REAL)
 
 
 @array_function("nn.relu6")
 def relu6(features: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns the elements, from 0 to 6."""
+    """Returns the elements, limited to the range from 0 to 6."""
     return elementwise.apply_unary("relu6", _relu6, features, kinds.REAL)
 
 
@@ -108,7 +108,7 @@ def softsign(features: TensorLike, name: str | None = None) -> jax.Array:
 def leaky_relu(
     features: TensorLike, alpha: float = 0.2, name: str | None = None
 ) -> jax.Array:
-    """Returns the elements, negative ones times `alpha`."""
+    """Returns the elements, with negative ones multiplied by `alpha`."""
     found = tensors.tensor(features)
     kinds.check("leaky_relu", found.dtype, kinds.REAL)
     if kinds.kind(found.dtype) == "i":
@@ -119,7 +119,7 @@ def leaky_relu(
 
 @array_function("nn.crelu")
 def crelu(features: TensorLike, axis: int = -1, name: str | None = None) -> jax.Array:
-    """Returns the positive parts of x and of -x, side by side."""
+    """Returns relu(x) and relu(-x), concatenated along an axis."""
     found = tensors.tensor(features)
     kinds.check("crelu", found.dtype, kinds.SIGNED)
     along = axis_functions.find_axis("crelu", axis, found.ndim)
@@ -141,7 +141,7 @@ swish = silu
 def gelu(
     features: TensorLike, approximate: bool = False, name: str | None = None
 ) -> jax.Array:
-    """Returns x times the share of a normal distribution below x.
+    """Returns x times the cumulative standard normal distribution at x.
 
     Raises:
         ValueError: the elements are not floats.
@@ -159,7 +159,7 @@ def gelu(
 def softmax(
     logits: TensorLike, axis: int | None = None, name: str | None = None
 ) -> jax.Array:
-    """Returns probabilities along an axis.
+    """Returns the softmax of logits along an axis.
 
     >>> softmax([0.0, 0.0]).tolist()
     [0.5, 0.5]
@@ -171,7 +171,7 @@ def softmax(
 def log_softmax(
     logits: TensorLike, axis: int | None = None, name: str | None = None
 ) -> jax.Array:
-    """Returns the logarithms of probabilities along an axis."""
+    """Returns the logarithm of the softmax along an axis."""
     return _softmax("log_softmax", jax.nn.log_softmax, logits, axis)
 
 
@@ -183,7 +183,7 @@ def l2_normalize(
     name: str | None = None,
     dim: Sizes | None = None,
 ) -> jax.Array:
-    """Returns arrays divided by their norm over axes."""
+    """Returns an array divided by its L2 norm over the given axes."""
     found = tensors.tensor(x)
     kinds.check("l2_normalize", found.dtype, kinds.INEXACT)
     if dim is not None and axis is not None:
@@ -198,7 +198,7 @@ def l2_normalize(
 
 @array_function("nn.zero_fraction", "math.zero_fraction")
 def zero_fraction(value: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns the share of zeros among the elements."""
+    """Returns the fraction of the elements that are zero."""
     found = tensors.tensor(value)
     count = jnp.sum(found == 0, dtype=jnp.int32)
     return count.astype(jnp.float32) / jnp.asarray(found.size, jnp.float32)
@@ -206,7 +206,7 @@ def zero_fraction(value: TensorLike, name: str | None = None) -> jax.Array:
 
 @array_function("nn.l2_loss")
 def l2_loss(t: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns half of the sum of the squares."""
+    """Returns half the sum of the squares of the elements."""
     found = _floats("l2_loss", t)
     return jnp.sum(jnp.square(found)) / 2
 
@@ -218,10 +218,10 @@ def bias_add(
     data_format: str | None = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns an array plus one number for each channel.
+    """Returns an array with a number added to each channel.
 
     Raises:
-        ValueError: the format is unknown.
+        ValueError: `data_format` is unknown.
     """
     found, extra = tensors.to_one_type("bias_add", value, bias)
     kinds.check("bias_add", found.dtype, kinds.NUMBERS)
@@ -250,7 +250,7 @@ def moments(
     keepdims: bool = False,
     name: str | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns mean and variance over axes."""
+    """Returns the mean and the variance over the given axes."""
     found = tensors.tensor(x)
     kinds.check("moments", found.dtype, kinds.NUMBERS)
     along = axis_functions.find_axes("moments", axes, found.ndim)
@@ -294,7 +294,9 @@ def batch_normalization(
 
 @array_function(
     "nn.dropout",
-    difference="It draws other numbers than TensorFlow, others on each replica.",
+    difference=(
+        "The random numbers differ from TensorFlow's, and they differ between replicas."
+    ),
 )
 def dropout(
     x: TensorLike,
@@ -303,13 +305,13 @@ def dropout(
     seed: int | None = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns an array with a share of elements set to zero.
+    """Returns an array with random elements set to zero, and the others scaled up.
 
     Args:
         x: an array of floats.
-        rate: the share, from 0 to below 1.
-        noise_shape: the shape of the draws, which are broadcast; None for that of `x`,
-            and None for a size is the size of `x`.
+        rate: the fraction of elements that are set to zero, in the range [0, 1).
+        noise_shape: the shape of the random numbers, which are broadcast to `x`. The
+            default is the shape of `x`. None as a size stands for that of `x`.
         seed: a seed for this operation; see `unisono.random.set_seed`.
         name: has no effect.
 
@@ -341,8 +343,8 @@ def dropout(
 @array_function(
     "nn.embedding_lookup",
     difference=(
-        "In a compiled function a row that is not there reads as zeros, as on "
-        "TensorFlow's accelerators."
+        "In a compiled function an index out of range reads zeros, as on TensorFlow's "
+        "accelerators; eagerly it is an error."
     ),
 )
 def embedding_lookup(
@@ -351,10 +353,10 @@ def embedding_lookup(
     max_norm: float | None = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns rows of a table by their numbers.
+    """Returns the rows of a table at the given indices.
 
     Raises:
-        ValueError: there are no parts.
+        ValueError: `params` is an empty list.
     """
     if nn.has_rows_elsewhere(params):
         return nn.embedding_lookup(cast("Any", params), cast("Any", ids), max_norm)
@@ -373,7 +375,7 @@ def embedding_lookup(
 def softmax_cross_entropy_with_logits(
     labels: TensorLike, logits: TensorLike, axis: int = -1, name: str | None = None
 ) -> jax.Array:
-    """Returns the cross entropy between probabilities and a softmax."""
+    """Returns the cross entropy between probabilities and the softmax of logits."""
     name = "softmax_cross_entropy_with_logits"
     scores = tensors.tensor(logits)
     wanted = tensors.tensor(labels)
@@ -388,18 +390,18 @@ def softmax_cross_entropy_with_logits(
 @array_function(
     "nn.sparse_softmax_cross_entropy_with_logits",
     difference=(
-        "In a compiled function the number of no class gives NaN, as on TensorFlow's "
-        "accelerators."
+        "In a compiled function a label out of range gives NaN, as on TensorFlow's "
+        "accelerators; eagerly it is an error."
     ),
 )
 def sparse_softmax_cross_entropy_with_logits(
     labels: TensorLike, logits: TensorLike, name: str | None = None
 ) -> jax.Array:
-    """Returns the cross entropy between class numbers and a softmax.
+    """Returns the cross entropy between class indices and the softmax of logits.
 
     Raises:
-        InvalidArgumentError: eagerly, a number is none of a class.
-        ValueError: the shapes do not fit.
+        InvalidArgumentError: in eager code, a label is out of range.
+        ValueError: the shapes do not match.
     """
     name = "sparse_softmax_cross_entropy_with_logits"
     scores, classes = _floats(name, logits), tensors.tensor(labels)
@@ -425,7 +427,7 @@ def sigmoid_cross_entropy_with_logits(
     logits: TensorLike | None = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the cross entropy between probabilities and sigmoids."""
+    """Returns the cross entropy between probabilities and the sigmoids of logits."""
     wanted, scores = _logits("sigmoid_cross_entropy_with_logits", labels, logits)
     # TensorFlow's form, in which no exponential can overflow.
     return jax.nn.relu(scores) - scores * wanted + jnp.log1p(jnp.exp(-jnp.abs(scores)))
@@ -438,7 +440,7 @@ def weighted_cross_entropy_with_logits(
     pos_weight: TensorLike,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the cross entropy; positive labels count with a weight."""
+    """Returns the sigmoid cross entropy, with a weight for positive labels."""
     name = "weighted_cross_entropy_with_logits"
     wanted, scores = _logits(name, labels, logits)
     _, factor = tensors.to_one_type(name, scores, pos_weight)
@@ -455,7 +457,7 @@ def log_poisson_loss(
     compute_full_loss: bool = False,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the Poisson loss of counts for log rates."""
+    """Returns the Poisson loss of counts, given the logarithms of the rates."""
     scores, counts = tensors.to_one_type("log_poisson_loss", log_input, targets)
     kinds.check("log_poisson_loss", scores.dtype, kinds.FLOAT)
     if scores.shape != counts.shape:
@@ -481,7 +483,7 @@ def local_response_normalization(
     beta: float = 0.5,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns images divided by a power of the squares of nearby channels."""
+    """Returns images, normalized by the sum of squares of nearby channels."""
     found = _floats("local_response_normalization", input)
     if found.ndim != 4:
         raise errors.InvalidArgumentError(

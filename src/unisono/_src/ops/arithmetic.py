@@ -60,7 +60,7 @@ __all__ = [
 
 @array_function("add", "math.add")
 def add(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns the sum of two arrays; on the host also texts joined two by two.
+    """Returns the sum of two arrays; on the host it also concatenates strings.
 
     >>> add([1, 2], 3).tolist()
     [4, 5]
@@ -83,7 +83,7 @@ def multiply(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array
 
 @array_function("divide", "math.divide", difference=elementwise.FLOAT_QUOTIENT)
 def divide(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns the quotient of two arrays; that of integers is a float.
+    """Returns the quotient of two arrays; integers are divided as floats.
 
     >>> divide([1, 2], 2).tolist()
     [0.5, 1.0]
@@ -93,7 +93,7 @@ def divide(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
 
 @array_function("truediv", "math.truediv", difference=elementwise.FLOAT_QUOTIENT)
 def truediv(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns the quotient of two arrays; that of integers is a float."""
+    """Returns the quotient of two arrays; integers are divided as floats."""
     return elementwise.divide("truediv", x, y)
 
 
@@ -101,15 +101,15 @@ def truediv(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
     "pow",
     "math.pow",
     difference=(
-        "In a compiled function an integer with a negative exponent gives a number; "
-        "eagerly it is an error, as in TensorFlow."
+        "In a compiled function a negative power of an integer gives a number; eagerly "
+        "it is an error, as in TensorFlow."
     ),
 )
 def pow(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns powers: `x` to the exponents `y`.
+    """Returns `x` raised to the power of `y`, element by element.
 
     Raises:
-        InvalidArgumentError: an integer would get a negative exponent.
+        InvalidArgumentError: the exponent of an integer is negative.
 
     >>> pow([2, 3], 2).tolist()
     [4, 9]
@@ -144,7 +144,7 @@ def atan2(y: TensorLike, x: TensorLike, name: str | None = None) -> jax.Array:
 
 @array_function("math.scalar_mul", "scalar_mul")
 def scalar_mul(scalar: TensorLike, x: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns an array times a number.
+    """Returns an array multiplied by a scalar.
 
     Raises:
         ValueError: `scalar` is not a scalar.
@@ -161,7 +161,7 @@ def scalar_mul(scalar: TensorLike, x: TensorLike, name: str | None = None) -> ja
 
 @array_function("add_n", "math.add_n")
 def add_n(inputs: Sequence[TensorLike], name: str | None = None) -> jax.Array:
-    """Returns the sum of arrays of one shape and type.
+    """Returns the sum of arrays that have the same shape and dtype.
 
     >>> add_n([[1, 2], [3, 4], [5, 6]]).tolist()
     [9, 12]
@@ -171,7 +171,7 @@ def add_n(inputs: Sequence[TensorLike], name: str | None = None) -> jax.Array:
 
 @array_function("equal", "math.equal")
 def equal(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns which elements are equal.
+    """Returns whether elements are equal.
 
     >>> equal([1, 2], [1, 3]).tolist()
     [True, False]
@@ -181,31 +181,31 @@ def equal(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
 
 @array_function("not_equal", "math.not_equal")
 def not_equal(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns which elements differ."""
+    """Returns whether elements differ."""
     return elementwise.equal("not_equal", jnp.not_equal, x, y)
 
 
 @array_function("less", "math.less")
 def less(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns where `x` is less than `y`."""
+    """Returns whether `x` is less than `y`, element by element."""
     return elementwise.apply_binary("less", jnp.less, x, y, kinds.REAL)
 
 
 @array_function("less_equal", "math.less_equal")
 def less_equal(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns where `x` is at most `y`."""
+    """Returns whether `x` is at most `y`, element by element."""
     return elementwise.apply_binary("less_equal", jnp.less_equal, x, y, kinds.REAL)
 
 
 @array_function("greater", "math.greater")
 def greater(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns where `x` is greater than `y`."""
+    """Returns whether `x` is greater than `y`, element by element."""
     return elementwise.apply_binary("greater", jnp.greater, x, y, kinds.REAL)
 
 
 @array_function("greater_equal", "math.greater_equal")
 def greater_equal(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns where `x` is at least `y`."""
+    """Returns whether `x` is at least `y`, element by element."""
     return elementwise.apply_binary(
         "greater_equal", jnp.greater_equal, x, y, kinds.REAL
     )
@@ -213,25 +213,25 @@ def greater_equal(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.
 
 @array_function("logical_and", "math.logical_and")
 def logical_and(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns where both are true."""
+    """Returns the logical AND of two arrays, element by element."""
     return elementwise.apply_logical("logical_and", jnp.logical_and, x, y)
 
 
 @array_function("logical_or", "math.logical_or")
 def logical_or(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns where at least one is true."""
+    """Returns the logical OR of two arrays, element by element."""
     return elementwise.apply_logical("logical_or", jnp.logical_or, x, y)
 
 
 @array_function("logical_not", "math.logical_not")
 def logical_not(x: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns where elements are false."""
+    """Returns the logical NOT of each element."""
     return elementwise.apply_logical("logical_not", jnp.logical_not, x)
 
 
 @array_function("abs", "math.abs")
 def abs(x: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns absolute values."""
+    """Returns the absolute values."""
     return elementwise.apply_unary("abs", kinks.abs, x, kinds.SIGNED)
 
 
@@ -277,7 +277,7 @@ def floor(x: TensorLike, name: str | None = None) -> jax.Array:
 
 @array_function("round", "math.round")
 def round(x: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns the nearest whole numbers, halves to even ones.
+    """Returns the nearest integers; halves are rounded to even numbers.
 
     >>> round([0.5, 1.5, 2.4]).tolist()
     [0.0, 2.0, 2.0]

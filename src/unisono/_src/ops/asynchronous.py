@@ -11,11 +11,11 @@ __all__ = ["async_clear_error", "async_scope"]
 
 @everyday_name("experimental.async_scope")
 def async_scope() -> contextlib.AbstractContextManager[None]:
-    """Returns a context manager that changes nothing: JAX never waits by itself.
+    """Returns a context manager without effect: JAX runs steps asynchronously.
 
-    A step is handed to the device, and the program goes on until it reads a result. An
-    error of a step is raised where its result is read, and a dataset ends at its
-    `next`, so that a loop in the block ends as in TensorFlow.
+    JAX hands a step to the device, and the program continues until it reads a result.
+    If a step fails, the error is raised where its result is read. At the end of a
+    dataset, `next` raises an error. So a loop in the block ends as in TensorFlow.
 
     >>> import unisono
     >>> total = unisono.Variable(0)
@@ -34,7 +34,7 @@ def async_scope() -> contextlib.AbstractContextManager[None]:
 
 @everyday_name("experimental.async_clear_error")
 def async_clear_error() -> None:
-    """Does nothing: an error that was raised is not kept.
+    """Does nothing, because unisono does not keep errors that it has raised.
 
     >>> async_clear_error()
     """

@@ -48,13 +48,13 @@ def Assert(
     summarize: int | None = None,
     name: str | None = None,
 ) -> None:
-    """Raises unless a condition holds; the error shows the given values.
+    """Raises an error that shows the given values, unless a condition is true.
 
     Args:
         condition: a scalar.
-        data: the values to tell.
-        summarize: how many elements of each value are told, 3 by default.
-        name: accepted for TensorFlow's sake.
+        data: the values to show.
+        summarize: how many elements of each value the error shows, 3 by default.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
         InvalidArgumentError: the condition is false.
@@ -153,17 +153,17 @@ def assert_equal(
     summarize: int | None = None,
     name: str | None = None,
 ) -> None:
-    """Raises unless two values are the same in all elements.
+    """Raises an error unless all elements of two values are equal.
 
     Args:
         x: a value.
-        y: another one, of the same type and of a shape that fits.
-        message: a text for the beginning of the error.
-        summarize: how many elements the error tells, 3 by default; -1 for all.
-        name: accepted for TensorFlow's sake.
+        y: a value with the same dtype, and a shape that can be broadcast with `x`.
+        message: the text with which the error begins.
+        summarize: how many elements the error shows, 3 by default; -1 for all.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        InvalidArgumentError: they are not, or do not fit.
+        InvalidArgumentError: the values differ, or their dtypes or shapes do not match.
 
     >>> assert_equal([1, 2], [1, 2])
     """
@@ -178,7 +178,7 @@ def assert_none_equal(
     message: str | None = None,
     name: str | None = None,
 ) -> None:
-    """Raises unless two values differ in all elements; see `assert_equal`.
+    """Raises an error unless two values differ in all elements; see `assert_equal`.
 
     >>> assert_none_equal([1, 2], [3, 4])
     """
@@ -193,7 +193,7 @@ def assert_less(
     summarize: int | None = None,
     name: str | None = None,
 ) -> None:
-    """Raises unless all elements are less than those of `y`; see `assert_equal`.
+    """Raises an error unless ``x < y`` in all elements; see `assert_equal`.
 
     >>> assert_less([1, 2], [3, 4])
     """
@@ -208,7 +208,7 @@ def assert_less_equal(
     summarize: int | None = None,
     name: str | None = None,
 ) -> None:
-    """Raises unless all elements are at most those of `y`; see `assert_equal`.
+    """Raises an error unless ``x <= y`` in all elements; see `assert_equal`.
 
     >>> assert_less_equal([1, 2], [1, 4])
     """
@@ -223,7 +223,7 @@ def assert_greater(
     summarize: int | None = None,
     name: str | None = None,
 ) -> None:
-    """Raises unless all elements are greater than those of `y`; see `assert_equal`.
+    """Raises an error unless ``x > y`` in all elements; see `assert_equal`.
 
     >>> assert_greater([3, 4], [1, 2])
     """
@@ -238,7 +238,7 @@ def assert_greater_equal(
     summarize: int | None = None,
     name: str | None = None,
 ) -> None:
-    """Raises unless all elements are at least those of `y`; see `assert_equal`.
+    """Raises an error unless ``x >= y`` in all elements; see `assert_equal`.
 
     >>> assert_greater_equal([3, 4], [3, 2])
     """
@@ -256,20 +256,22 @@ def assert_near(
     summarize: int | None = None,
     name: str | None = None,
 ) -> None:
-    """Raises unless ``|x - y| <= atol + rtol * |y|`` in all elements.
+    """Raises an error unless ``|x - y| <= atol + rtol * |y|`` in all elements.
 
     Args:
         x: floats.
-        y: floats of the same type and of a shape that fits.
-        rtol: the relative tolerance, ten times the type's precision by default.
-        atol: the absolute tolerance, the same by default.
-        message: a text for the beginning of the error.
-        summarize: how many elements the error tells, 3 by default; -1 for all.
-        name: accepted for TensorFlow's sake.
+        y: floats with the same dtype, and a shape that can be broadcast with `x`.
+        rtol: the relative tolerance, by default 10 times the machine epsilon of the
+            dtype.
+        atol: the absolute tolerance, with the same default.
+        message: the text with which the error begins.
+        summarize: how many elements the error shows, 3 by default; -1 for all.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        InvalidArgumentError: the values differ more, or do not fit.
-        ValueError: they are no floats.
+        InvalidArgumentError: the values differ by more, or their dtypes or shapes do
+            not match.
+        ValueError: the values are not floats.
 
     >>> assert_near([1.0], [1.1], atol=0.2)
     """
@@ -365,16 +367,16 @@ def assert_non_positive(
 def check_numerics(
     tensor: TensorLike, message: str, name: str | None = None
 ) -> jax.Array:
-    """Returns the value; raises if an element is infinite or not a number.
+    """Returns the value; raises an error if an element is infinite or NaN.
 
     Args:
         tensor: floats.
-        message: a text for the beginning of the error.
-        name: accepted for TensorFlow's sake.
+        message: the text with which the error begins.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        InvalidArgumentError: an element is infinite or not a number, or the value has
-            no floats.
+        InvalidArgumentError: an element is infinite or NaN, or the elements are not
+            floats.
 
     >>> check_numerics([1.0, 2.0], "the loss").tolist()
     [1.0, 2.0]
@@ -402,7 +404,7 @@ def check_numerics(
 def assert_all_finite(
     x: TensorLike, message: str, name: str | None = None
 ) -> jax.Array:
-    """Returns the value; raises if an element is infinite; see `check_numerics`.
+    """Returns the value; raises an error if it is not finite; see `check_numerics`.
 
     >>> assert_all_finite([1.0, 2.0], "the loss").tolist()
     [1.0, 2.0]

@@ -46,7 +46,7 @@ def truncatemod(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Ar
 
 @array_function("complex")
 def complex(real: TensorLike, imag: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns complex numbers of their real and imaginary parts."""
+    """Returns complex numbers, given their real and imaginary parts."""
     real, imag = tensors.to_one_type("complex", real, imag)
     if kinds.kind(real.dtype) != "f" or real.dtype.itemsize < 4:
         raise TypeError(
@@ -84,7 +84,7 @@ def clip_by_norm(
     axes: Sizes | None = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns an array scaled down to a norm."""
+    """Returns an array, scaled down if its norm is larger than `clip_norm`."""
     values = elementwise.rows_of(t)
     values, limit = tensors.to_one_type("clip_by_norm", values, clip_norm)
     kinds.check("clip_by_norm", values.dtype, kinds.INEXACT)
@@ -110,9 +110,9 @@ def clip_by_global_norm(
     use_norm: TensorLike | None = None,
     name: str | None = None,
 ) -> tuple[list[Any], jax.Array]:
-    """Returns arrays scaled down together, and their norm.
+    """Returns arrays, scaled down if their global norm is too large, and the norm.
 
-    None stays None. If the norm is not finite, all elements become NaN.
+    None in the list stays None. If the norm is not finite, all elements become NaN.
     """
     norm = elementwise.global_norm("clip_by_global_norm", t_list)
     if use_norm is not None:

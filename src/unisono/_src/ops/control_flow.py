@@ -27,29 +27,35 @@ _R = TypeVar("_R")
 _Vars = TypeVar("_Vars", bound=Sequence[Any])
 
 
-@everyday_name("cond", difference="Compiled branches return the same shapes, too.")
+@everyday_name(
+    "cond",
+    difference=(
+        "In a compiled function the branches must also return the same shapes."
+    ),
+)
 def cond(
     pred: TensorLike,
     true_fn: Callable[[], _R] | None = None,
     false_fn: Callable[[], _R] | None = None,
     name: str | None = None,
 ) -> _R:
-    """Returns the result of one of two functions, as a condition says.
+    """Returns the result of one of two functions, depending on a condition.
 
-    A condition that is known calls one of them. In a compiled `function` both are
-    traced, and the program runs one; the variables that one assigns keep their values
-    if the other runs. If one takes an element of an iterator, the `function` runs on
-    the host instead, and only the function that is called takes it.
+    If the value of the condition is known, only the selected function is called. In a
+    compiled `function` both are traced, and the program runs one of them. Variables
+    that only the other one assigns keep their values. If one of them takes an element
+    of an iterator, the compiled `function` runs on the host instead, and the element is
+    taken only if that function is selected.
 
     Args:
         pred: a scalar.
-        true_fn: called if it is true.
-        false_fn: called if it is false.
-        name: accepted for TensorFlow's sake.
+        true_fn: the function to call if `pred` is true.
+        false_fn: the function to call if `pred` is false.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        TypeError: one is no function, or in a compiled `function` they return different
-            structures, shapes or types.
+        TypeError: `true_fn` or `false_fn` is not callable; or, in a compiled
+            `function`, they return different structures, shapes or dtypes.
 
     >>> import unisono
     >>> import jax.numpy as jnp
@@ -124,14 +130,14 @@ def case(
 
     Args:
         pred_fn_pairs: pairs of a scalar array and a function.
-        default: called if no condition is true.
-        exclusive: accepted for TensorFlow's sake.
-        strict: accepted for TensorFlow's sake.
-        name: accepted for TensorFlow's sake.
+        default: the function to call if no condition is true.
+        exclusive: accepted for compatibility with TensorFlow and ignored.
+        strict: accepted for compatibility with TensorFlow and ignored.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        InvalidArgumentError: no condition is true, and there is no default.
-        TypeError: something is no function, or no array.
+        InvalidArgumentError: no condition is true, and there is no `default`.
+        TypeError: a condition is not an array, or a function is not callable.
 
     >>> import jax.numpy as jnp
     >>> x = jnp.asarray(3)
@@ -192,17 +198,18 @@ def switch_case(
     default: Callable[[], _R] | None = None,
     name: str = "switch_case",
 ) -> _R:
-    """Returns the result of the function that an index chooses.
+    """Returns the result of the function that an index selects.
 
     Args:
-        branch_index: the number, a scalar array.
-        branch_fns: functions, or pairs of a number from 0 and a function.
-        default: called for other numbers; by default it is the last function.
-        name: accepted for TensorFlow's sake.
+        branch_index: the index of a function, a scalar integer.
+        branch_fns: functions, or pairs of an index and a function. Indices start at 0.
+        default: the function to call for other indices; if not given, the last one of
+            `branch_fns`.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        TypeError: something is no function, or the index is no whole number.
-        ValueError: the numbers of functions have a gap.
+        TypeError: a function is not callable, or `branch_index` is not an integer.
+        ValueError: there are no functions, or their indices are not 0, 1, 2 and so on.
 
     >>> import jax.numpy as jnp
     >>> switch_case(jnp.asarray(1), [lambda: "a", lambda: "b"], default=lambda: "?")
@@ -247,7 +254,10 @@ def _branches(given: Any) -> list[Any]:
 
 @everyday_name(
     "while_loop",
-    difference="Compiled values keep their types; gradients need a largest count.",
+    difference=(
+        "In a compiled function the loop variables keep their shapes and types, and a "
+        "gradient needs `maximum_iterations`."
+    ),
 )
 def while_loop(
     cond: Callable[..., Any],
@@ -260,26 +270,27 @@ def while_loop(
     maximum_iterations: TensorLike | None = None,
     name: str | None = None,
 ) -> _Vars:
-    """Returns the values that a loop ends with.
+    """Returns the final values of the variables of a loop.
 
-    In a compiled `function` the values keep their shapes and types, and gradients need
-    `maximum_iterations` as a Python number: the loop then takes as long as that many.
-    A `function` whose loop takes elements of an iterator runs on the host.
+    In a compiled `function` the loop variables keep their shapes and dtypes. Gradients
+    need `maximum_iterations` as a Python number, and the loop then always takes the
+    time of that many iterations. A `function` whose loop takes elements of an iterator
+    runs on the host.
 
     Args:
-        cond: gets the values, and returns whether to go on.
-        body: gets the values, and returns the next ones.
-        loop_vars: the first values, a list or tuple of arrays and structures of them.
-        shape_invariants: accepted for TensorFlow's sake.
-        parallel_iterations: accepted for TensorFlow's sake.
-        back_prop: whether gradients are wanted.
-        swap_memory: accepted for TensorFlow's sake.
-        maximum_iterations: the largest number of times that the body runs, or None.
-        name: accepted for TensorFlow's sake.
+        cond: takes the loop variables, and returns whether the loop continues.
+        body: takes the loop variables, and returns their next values.
+        loop_vars: the initial values, a list or tuple of arrays and structures of them.
+        shape_invariants: accepted for compatibility with TensorFlow and ignored.
+        parallel_iterations: accepted for compatibility with TensorFlow and ignored.
+        back_prop: whether you need gradients.
+        swap_memory: accepted for compatibility with TensorFlow and ignored.
+        maximum_iterations: the largest number of iterations, or None for no limit.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        TypeError: `cond` or `body` is no function.
-        ValueError: there are no values, or their structure, shape or type changes.
+        TypeError: `cond` or `body` is not callable.
+        ValueError: `loop_vars` is empty, or a structure, shape or dtype changes.
 
     >>> import jax.numpy as jnp
     >>> i, total = while_loop(

@@ -37,7 +37,7 @@ def conv1d(
     dilations: Sizes | None = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns a convolution over an axis."""
+    """Returns a convolution over one axis."""
     layout = windows.Layout("conv1d", 1, data_format)
     return _convolve_kernel(layout, input, filters, stride, padding, dilations)
 
@@ -130,7 +130,7 @@ def convolution(
     dilations: Sizes | None = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns a convolution over as many axes as the kernel has."""
+    """Returns a convolution over one to three axes, depending on the kernel."""
     rank = tensors.tensor(filters).ndim - 2
     if rank not in windows.LETTERS:
         raise ValueError(
@@ -150,7 +150,7 @@ def depthwise_conv2d(
     dilations: Sizes | None = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns a convolution of each channel by itself."""
+    """Returns a convolution that is applied to each channel separately."""
     layout = windows.Layout("depthwise_conv2d", 2, data_format)
     found, filters = _operands(layout, input, filter)
     height, width, channels, factor = filters.shape
@@ -176,7 +176,7 @@ def separable_conv2d(
     dilations: Sizes | None = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns a convolution of channels, then across them."""
+    """Returns a depthwise convolution, followed by a pointwise one."""
     inner = depthwise_conv2d(
         input, depthwise_filter, strides, padding, data_format, dilations
     )
@@ -192,7 +192,7 @@ def atrous_conv2d(
     padding: str,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns a convolution with holes in its kernel."""
+    """Returns a dilated convolution over two axes."""
     layout = windows.Layout("atrous_conv2d", 2, None)
     return _convolve_kernel(layout, value, filters, 1, padding, rate)
 
@@ -204,7 +204,7 @@ def space_to_depth(
     data_format: str = "NHWC",
     name: str | None = None,
 ) -> jax.Array:
-    """Returns images in which blocks have become channels."""
+    """Returns images with each block of pixels moved into channels."""
     found = tensors.tensor(input)
     image = _move_channels_last("space_to_depth", found, data_format)
     n, h, w, c = image.shape
@@ -232,7 +232,7 @@ def depth_to_space(
     data_format: str = "NHWC",
     name: str | None = None,
 ) -> jax.Array:
-    """Returns images in which channels have become blocks."""
+    """Returns images with channels moved into blocks of pixels."""
     found = tensors.tensor(input)
     image = _move_channels_last("depth_to_space", found, data_format)
     n, h, w, c = image.shape

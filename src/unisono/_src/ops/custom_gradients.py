@@ -22,20 +22,22 @@ __all__ = ["custom_gradient", "grad_pass_through", "recompute_grad"]
 
 @everyday_name("custom_gradient")
 def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """Returns a function whose gradient the function itself defines.
+    """Returns a function that defines its own gradient.
 
     It works with `GradientTape`, `value_and_grad` and JAX's own gradients.
 
     Args:
-        f: a function of arrays that returns a result, an array or several, and a
-            function from the gradients of the result to those of the arguments. That
-            function has an argument `variables`, too, if `f` reads trainable variables.
-            It then gets a list of them, and also returns a list of their gradients.
+        f: a function of arrays. It returns its result, one or more arrays, and a
+            gradient function. This takes the gradients of the result, and returns those
+            of the arguments. If `f` reads trainable variables, the gradient function
+            must also take a list of them as `variables`. It then returns the gradients
+            of the arguments, and a list of the gradients of the variables.
 
     Raises:
-        TypeError: `f` reads trainable variables, and its gradient takes no argument
-            `variables`.
-        ValueError: when the gradient is asked for: it returns too few or too many.
+        TypeError: `f` reads trainable variables, and the gradient function takes no
+            argument `variables`.
+        ValueError: when the gradient is computed, the gradient function returns too few
+            or too many gradients.
 
     >>> import unisono
     >>> @unisono.custom_gradient
@@ -210,7 +212,7 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a function whose gradient is that of the identity.
 
     Args:
-        f: a function that returns an array of the shape of its argument.
+        f: a function that returns an array with the shape of its argument.
 
     >>> import unisono
     >>> x = unisono.constant(1.7)
@@ -235,12 +237,12 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
 
 @everyday_name("recompute_grad")
 def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a function that is computed again for its gradient.
+    """Returns a function whose result is computed again for its gradient.
 
-    Its intermediate results take no memory in between. It is `jax.checkpoint`.
+    Until then, its intermediate results take no memory. It uses `jax.checkpoint`.
 
     Args:
-        f: a function of arrays that returns an array or several.
+        f: a function of arrays that returns one or more arrays.
 
     >>> import unisono
     >>> x = unisono.constant(3.0)

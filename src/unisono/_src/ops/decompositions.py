@@ -43,7 +43,7 @@ def inv(input: TensorLike, adjoint: bool = False, name: str | None = None) -> ja
         InvalidArgumentError: in eager code, a matrix is singular.
     """
     found = matrices.transpose_if(matrices.check_square("inv", input), False, adjoint)
-    made = jnp.linalg.inv(found)
+    made: jax.Array = jnp.linalg.inv(found)
     _check_invertible("inv", "Input is not invertible.", found, made)
     return made
 
@@ -107,7 +107,7 @@ def solve(
             f"solve: matrix and rhs have the shapes {list(left.shape)} and "
             f"{list(right.shape)}, which must be equal but for the last axis."
         )
-    made = jnp.linalg.solve(left, right)
+    made: jax.Array = jnp.linalg.solve(left, right)
     _check_invertible("solve", "Input matrix is not invertible.", left, made)
     return made
 

@@ -24,7 +24,10 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = ("int32", "int64")
 
 # How numbers of other distributions differ from TensorFlow's.
-OWN_NUMBERS = "Only uniform, normal and truncated normal numbers are TensorFlow's own."
+OWN_NUMBERS = (
+    "The numbers differ from TensorFlow's; only uniform, normal and truncated normal "
+    "numbers are the same."
+)
 
 
 def draw_uniform(

@@ -31,10 +31,10 @@ _NAMES["float"] = dtypes.float32
 
 @everyday_name("is_tensor")
 def is_tensor(x: object) -> bool:
-    """Returns whether a value is an array of JAX, a variable or an `IndexedSlices`.
+    """Returns whether a value is a JAX array, a variable or an `IndexedSlices`.
 
-    Elements of datasets are tensors, too. The values of several replicas are none,
-    although operators take them.
+    Elements of datasets are tensors, too. A `PerReplica` is not a tensor, although
+    operators accept it.
 
     >>> import jax.numpy as jnp
     >>> is_tensor(jnp.zeros(2)), is_tensor(np.zeros(2)), is_tensor(1.0)
@@ -48,15 +48,15 @@ def is_tensor(x: object) -> bool:
     ) or host_types.is_tensor(own)
 
 
-@everyday_name("dtypes.as_dtype", "as_dtype", difference="Element types are NumPy's.")
+@everyday_name("dtypes.as_dtype", "as_dtype", difference="It returns a NumPy dtype.")
 def as_dtype(type_value: object) -> np.dtype:
-    """Returns the element type that a name or a type of NumPy or Python means.
+    """Returns the dtype for a name, or for a type of NumPy or Python.
 
     Args:
         type_value: a name such as ``"float32"``, a NumPy type, or `float` or `bool`.
 
     Raises:
-        TypeError: there is no such element type.
+        TypeError: there is no such dtype.
 
     >>> as_dtype("int32"), as_dtype(np.float16), as_dtype(float)
     (dtype('int32'), dtype('float16'), dtype('float32'))
@@ -84,12 +84,15 @@ def as_dtype(type_value: object) -> np.dtype:
 everyday.add(
     Tensor,
     "Tensor",
-    difference="Arrays have JAX's methods, `numpy()`, `get_shape()` and `set_shape()`.",
+    difference=(
+        "Arrays have the methods of JAX arrays, and `numpy()`, `get_shape()` and "
+        "`set_shape()`."
+    ),
 )
 everyday.add(newaxis, "newaxis")
 everyday.add(
     DType,
     "dtypes.DType",
     "DType",
-    difference="Attributes are NumPy's: `numpy.finfo(t).max` for `t.max`.",
+    difference="Types are NumPy's: write `numpy.finfo(t).max` for `t.max`.",
 )

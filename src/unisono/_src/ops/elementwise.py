@@ -15,11 +15,11 @@ from unisono._src.values import jax_tapes
 from unisono._src.values.indexed_slices import IndexedSlices
 
 FLOAT_QUOTIENT = (
-    "The quotient of integers of 32 or 64 bits is float32 unless JAX has 64-bit "
-    "types; in TensorFlow it is float64."
+    "The quotient of 32-bit or 64-bit integers is float32 unless JAX's 64-bit types "
+    "are enabled; in TensorFlow it is float64."
 )
 ZERO_DIVISOR = (
-    "In a compiled function the division of integers by zero gives a number, as "
+    "In a compiled function the division of an integer by zero gives a number, as "
     "everywhere in XLA; eagerly it is an error, as in TensorFlow."
 )
 

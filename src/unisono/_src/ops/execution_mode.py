@@ -36,7 +36,7 @@ _NONE = "AutoGraph tells in errors what it does."
 
 @everyday_name("executing_eagerly")
 def executing_eagerly() -> bool:
-    """Returns whether the code computes at once, and not in a compiled `function`.
+    """Returns whether the code runs eagerly, and not in a compiled function.
 
     >>> import unisono
     >>> unisono.executing_eagerly()
@@ -49,7 +49,7 @@ def executing_eagerly() -> bool:
 
 @everyday_name("inside_function")
 def inside_function() -> bool:
-    """Returns whether the code is being traced by a `function`.
+    """Returns whether the code is being traced for compilation.
 
     >>> inside_function()
     False
@@ -59,11 +59,11 @@ def inside_function() -> bool:
 
 @everyday_name("get_static_value")
 def get_static_value(tensor: object, partial: bool = False) -> np.ndarray | None:
-    """Returns the value of an array as NumPy's; None if only a program computes it.
+    """Returns an array as a NumPy array, or None if its value is not known yet.
 
     Args:
         tensor: the array.
-        partial: accepted for TensorFlow's sake.
+        partial: accepted for compatibility with TensorFlow and ignored.
 
     >>> import unisono
     >>> get_static_value(unisono.constant([1, 2]))
@@ -75,7 +75,7 @@ def get_static_value(tensor: object, partial: bool = False) -> np.ndarray | None
 
 @everyday_name("is_symbolic_tensor")
 def is_symbolic_tensor(tensor: object) -> bool:
-    """Returns whether a value is an array that a program computes.
+    """Returns whether a value is an array whose value is not known yet.
 
     >>> import unisono
     >>> is_symbolic_tensor(unisono.constant([1, 2]))
@@ -99,10 +99,10 @@ def get_logger() -> logging.Logger:
 def control_dependencies(
     control_inputs: Iterable[object] | None,
 ) -> contextlib.AbstractContextManager[None]:
-    """Returns a context manager that changes nothing: statements run in order.
+    """Returns a context manager without effect: statements run in order anyway.
 
     Args:
-        control_inputs: what the block must wait for; it has run already.
+        control_inputs: the operations to wait for, which have run already.
 
     >>> import unisono
     >>> count = unisono.Variable(1)
@@ -119,7 +119,7 @@ def group(*inputs: object, name: str | None = None) -> None:
 
     Args:
         *inputs: results of operations.
-        name: accepted for TensorFlow's sake.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     >>> import unisono
     >>> v, w = unisono.Variable(1), unisono.Variable(1)
@@ -134,7 +134,7 @@ def no_op(name: str | None = None) -> None:
     """Does nothing, and returns None.
 
     Args:
-        name: accepted for TensorFlow's sake.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     >>> no_op()
     """
@@ -150,10 +150,10 @@ def do_not_convert(func: None = None) -> Callable[[_F], _F]: ...
 
 @everyday_name("autograph.experimental.do_not_convert")
 def do_not_convert(func: Any = None) -> Any:
-    """Returns a function that AutoGraph leaves as it is.
+    """Returns a function that AutoGraph does not convert.
 
     Args:
-        func: the function; without one, a decorator is returned.
+        func: the function; if it is None, you get a decorator.
 
     >>> @do_not_convert
     ... def double(x):
@@ -166,7 +166,7 @@ def do_not_convert(func: Any = None) -> Any:
 
 @everyday_name(
     "autograph.experimental.set_loop_options",
-    difference="Only `maximum_iterations` has an effect: gradients need it.",
+    difference="Only `maximum_iterations` has an effect; gradients need it.",
 )
 def set_loop_options(
     parallel_iterations: object = None,
@@ -174,14 +174,16 @@ def set_loop_options(
     maximum_iterations: object = None,
     shape_invariants: object = None,
 ) -> None:
-    """Sets options of the loop around it; it must be the first statement there.
+    """Sets options of the enclosing loop; it must be the first statement in the loop.
 
     Args:
-        parallel_iterations: accepted for TensorFlow's sake.
-        swap_memory: accepted for TensorFlow's sake.
-        maximum_iterations: the largest number of turns. A gradient through `while`, or
-            through `for` over a range that is not known, needs it.
-        shape_invariants: accepted for TensorFlow's sake; shapes stay as they are.
+        parallel_iterations: accepted for compatibility with TensorFlow and ignored.
+        swap_memory: accepted for compatibility with TensorFlow and ignored.
+        maximum_iterations: the largest number of iterations. It is needed for a
+            gradient through `while`, or through `for` over a range whose length is not
+            known.
+        shape_invariants: accepted for compatibility with TensorFlow and ignored;
+            shapes do not change.
 
     >>> import unisono
     >>> @unisono.function
@@ -198,9 +200,9 @@ def set_loop_options(
     """
 
 
-@everyday_name("autograph.set_verbosity", difference="It has no effect.")
+@everyday_name("autograph.set_verbosity", difference="The setting has no effect.")
 def set_verbosity(level: int, alsologtostdout: bool = False) -> None:
-    """Changes nothing: AutoGraph tells in errors what it does.
+    """Has no effect, because AutoGraph describes in errors what it does.
 
     >>> set_verbosity(3)
     """

@@ -25,7 +25,10 @@ _R = TypeVar("_R")
 
 @everyday_name(
     "py_function",
-    difference="In a compiled step `Tout` has shapes; no gradient goes through.",
+    difference=(
+        "In a compiled function `Tout` is a `TensorSpec` with the shape, and the "
+        "result has no gradient."
+    ),
 )
 def py_function(
     func: Callable[..., _R],
@@ -33,17 +36,17 @@ def py_function(
     Tout: object,
     name: str | None = None,
 ) -> _R:
-    """Returns the result of a Python function for arrays, also in a program.
+    """Returns what a Python function computes from arrays, also in compiled code.
 
     Args:
-        func: the function; it gets arrays.
-        inp: its arguments.
-        Tout: the type of the result, or a list of types. In a compiled `function` it
+        func: the function, which gets arrays.
+        inp: the arguments of the function.
+        Tout: the dtype of the result, or a list of dtypes. In a compiled `function` it
             must be a `TensorSpec` with the shape, or a list of them.
-        name: accepted for TensorFlow's sake.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        TypeError: in a compiled `function`, the shape is missing.
+        TypeError: in a compiled `function`, `Tout` has no shape.
 
     >>> float(py_function(lambda x: x * 2, [3.0], np.float32))
     6.0
@@ -52,7 +55,10 @@ def py_function(
     return found
 
 
-@everyday_name("numpy_function", difference="In a compiled step `Tout` has the shapes.")
+@everyday_name(
+    "numpy_function",
+    difference="In a compiled function `Tout` is a `TensorSpec` with the shape.",
+)
 def numpy_function(
     func: Callable[..., _R],
     inp: Sequence[object],
@@ -60,18 +66,18 @@ def numpy_function(
     stateful: bool = True,
     name: str | None = None,
 ) -> _R:
-    """Returns the result of a Python function for NumPy arrays, also in a program.
+    """Returns what a Python function computes from NumPy arrays, also in compiled code.
 
     Args:
-        func: the function; it gets NumPy arrays.
-        inp: its arguments.
-        Tout: the type of the result, or a list of types. In a compiled `function` it
+        func: the function, which gets NumPy arrays.
+        inp: the arguments of the function.
+        Tout: the dtype of the result, or a list of dtypes. In a compiled `function` it
             must be a `TensorSpec` with the shape, or a list of them.
-        stateful: accepted for TensorFlow's sake.
-        name: accepted for TensorFlow's sake.
+        stateful: accepted for compatibility with TensorFlow and ignored.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        TypeError: in a compiled `function`, the shape is missing.
+        TypeError: in a compiled `function`, `Tout` has no shape.
 
     >>> numpy_function(np.sort, [[3, 1, 2]], np.int32).tolist()
     [1, 2, 3]

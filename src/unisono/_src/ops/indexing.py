@@ -33,15 +33,15 @@ __all__ = [
 ]
 
 _READS_ZERO = (
-    "In a compiled function a position that is not there reads as zero, as on "
-    "TensorFlow's accelerators; eagerly it is an error."
+    "In a compiled function an index out of range reads zero, as on TensorFlow's "
+    "accelerators; eagerly it is an error."
 )
 _NOT_COMPILED = (
-    "It cannot be used in a compiled function, because the size of what it gives "
-    "depends on the numbers."
+    "It cannot be used in a compiled function, because the size of the result depends "
+    "on the data."
 )
 _LEFT_OUT = (
-    "In a compiled function a position that is not there is left out, as on "
+    "In a compiled function an update at an index out of range is ignored, as on "
     "TensorFlow's accelerators; eagerly it is an error."
 )
 
@@ -85,10 +85,10 @@ def gather(
     batch_dims: int = 0,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the slices of an array at given positions.
+    """Returns the slices of an array at the given indices.
 
     Raises:
-        InvalidArgumentError: a known position is not in the array.
+        InvalidArgumentError: an index whose value is known is out of range.
 
     >>> gather([10, 20, 30], [2, 0]).tolist()
     [30, 10]
@@ -126,10 +126,10 @@ def gather_nd(
     name: str | None = None,
     bad_indices_policy: str = "",
 ) -> jax.Array:
-    """Returns the slices of an array at given coordinates.
+    """Returns the slices of an array at the given coordinates.
 
     Raises:
-        InvalidArgumentError: known coordinates are not in the array.
+        InvalidArgumentError: coordinates whose values are known are out of range.
     """
     found = tensors.tensor(params)
     places = _positions("gather_nd", indices)
@@ -157,8 +157,8 @@ def gather_nd(
 @array_function(
     "where",
     difference=(
-        "Without `x` and `y` it gives coordinates, of type int32 unless JAX has "
-        "64-bit types, and cannot be used in a compiled function."
+        "Without `x` and `y` it returns coordinates, which are int32 unless JAX's "
+        "64-bit types are enabled, and it cannot be used in a compiled function."
     ),
 )
 def where(
@@ -167,13 +167,14 @@ def where(
     y: TensorLike | None = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns elements of `x` where a condition holds, else of `y`.
+    """Returns elements of `x` where a condition is true, and of `y` elsewhere.
 
-    Without both, it returns the coordinates of the true elements.
+    Without `x` and `y`, it returns the coordinates of the true elements.
 
     Raises:
         ValueError: only one of `x` and `y` is given.
-        TypeError: without them in a compiled function, which needs a known size.
+        TypeError: neither is given in a compiled function, where the size of the result
+            must be known.
 
     >>> where([True, False], 1.0, 0.0).tolist()
     [1.0, 0.0]
@@ -201,8 +202,9 @@ def boolean_mask(
     """Returns the elements of an array for which a mask is true.
 
     Raises:
-        ValueError: the shapes do not fit.
-        TypeError: in a compiled function, which needs a known size.
+        ValueError: the shapes do not match.
+        TypeError: it is called in a compiled function, where the size of the result
+            must be known.
     """
     found = tensors.tensor(tensor)
     flags = tensors.tensor(mask)
@@ -231,7 +233,7 @@ def tensor_scatter_nd_update(
     updates: TensorLike,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns an array with slices at given coordinates replaced."""
+    """Returns an array with the slices at the given coordinates replaced."""
     return _scatter("tensor_scatter_nd_update", "set", tensor, indices, updates)
 
 
@@ -243,7 +245,7 @@ def tensor_scatter_nd_add(
     bad_indices_policy: str = "",
     name: str | None = None,
 ) -> jax.Array:
-    """Returns an array with slices added at given coordinates."""
+    """Returns an array with slices added at the given coordinates."""
     return _scatter("tensor_scatter_nd_add", "add", tensor, indices, updates)
 
 
@@ -255,7 +257,7 @@ def tensor_scatter_nd_max(
     bad_indices_policy: str = "",
     name: str | None = None,
 ) -> jax.Array:
-    """Returns an array with larger slices put at given coordinates."""
+    """Returns an array with the larger of old and new values at given coordinates."""
     return _scatter("tensor_scatter_nd_max", "max", tensor, indices, updates)
 
 
@@ -267,7 +269,7 @@ def tensor_scatter_nd_min(
     bad_indices_policy: str = "",
     name: str | None = None,
 ) -> jax.Array:
-    """Returns an array with smaller slices put at given coordinates."""
+    """Returns an array with the smaller of old and new values at given coordinates."""
     return _scatter("tensor_scatter_nd_min", "min", tensor, indices, updates)
 
 
@@ -279,7 +281,7 @@ def tensor_scatter_nd_sub(
     bad_indices_policy: str = "",
     name: str | None = None,
 ) -> jax.Array:
-    """Returns an array with slices subtracted at given coordinates."""
+    """Returns an array with slices subtracted at the given coordinates."""
     found, rows = tensors.to_one_type("tensor_scatter_nd_sub", tensor, updates)
     return _scatter("tensor_scatter_nd_sub", "add", found, indices, -rows)
 
@@ -292,7 +294,7 @@ def scatter_nd(
     bad_indices_policy: str = "",
     name: str | None = None,
 ) -> jax.Array:
-    """Returns zeros to which slices were added at coordinates."""
+    """Returns an array of zeros with slices added at the given coordinates."""
     rows = tensors.tensor(updates)
     sizes = tensors.sizes("scatter_nd", "shape", shape)
     zeros = jnp.zeros(sizes, rows.dtype)
@@ -306,7 +308,7 @@ def scatter_nd(
 def unique(
     x: TensorLike, out_idx: DType = dtypes.int32, name: str | None = None
 ) -> Unique:
-    """Returns the different elements of a vector, and their positions.
+    """Returns the distinct elements `y` of a vector, and each element's index in `y`.
 
     >>> unique([5, 5, 7]).y.tolist()
     [5, 7]
@@ -318,7 +320,7 @@ def unique(
 def unique_with_counts(
     x: TensorLike, out_idx: DType = dtypes.int32, name: str | None = None
 ) -> UniqueWithCounts:
-    """Returns the different elements, positions and counts."""
+    """Returns the distinct elements of a vector, with indices and counts."""
     return _unique("unique_with_counts", x, out_idx)
 
 
@@ -329,10 +331,11 @@ def dynamic_partition(
     num_partitions: int,
     name: str | None = None,
 ) -> list[jax.Array]:
-    """Returns the elements of an array in groups.
+    """Returns a list of arrays, one for each partition of the elements.
 
     Raises:
-        TypeError: in a compiled function, which needs known sizes.
+        TypeError: it is called in a compiled function, where the sizes of the results
+            must be known.
     """
     found = tensors.tensor(data)
     groups = _positions("dynamic_partition", partitions)
@@ -351,7 +354,7 @@ def dynamic_partition(
 def dynamic_stitch(
     indices: Sequence[TensorLike], data: Sequence[TensorLike], name: str | None = None
 ) -> jax.Array:
-    """Returns slices put together by their positions."""
+    """Returns one array with slices placed at the given indices."""
     places = [_positions("dynamic_stitch", i) for i in indices]
     parts = tensors.to_one_type("dynamic_stitch", *data)
     _check_known("dynamic_stitch", "unisono.scatter_nd", *places)

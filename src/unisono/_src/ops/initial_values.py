@@ -33,10 +33,10 @@ _PARTS = ("partition_shape", "partition_offset")
 
 
 class Initializer(abc.ABC):
-    """Makes an array of a given shape and type.
+    """Creates arrays with a given shape and dtype.
 
     Attributes:
-        support_partition: whether it makes parts of larger arrays.
+        support_partition: whether it can create a part of a larger array.
     """
 
     support_partition = True
@@ -44,17 +44,18 @@ class Initializer(abc.ABC):
     def __call__(
         self, shape: Shape, dtype: ElementType | None = None, **kwargs: Shape
     ) -> jax.Array:
-        """Returns an array.
+        """Returns an array with a given shape and dtype.
 
         Args:
-            shape: its shape.
-            dtype: the type of its elements; default float32, or that of a constant.
-            **kwargs: `partition_shape` and `partition_offset` if the array is a part of
-                a larger one, whose shape `shape` is.
+            shape: the shape.
+            dtype: the dtype; the default is float32, or that of a constant.
+            **kwargs: `partition_shape` and `partition_offset`, if the array is a part
+                of a larger one with the shape `shape`.
 
         Raises:
-            TypeError: there is another keyword argument.
-            ValueError: the initializer makes no elements of that type.
+            TypeError: another keyword argument is given.
+            ValueError: the initializer does not support the dtype, or cannot create a
+                part of a larger array.
         """
         for name in kwargs:
             if name not in _PARTS:
@@ -79,14 +80,14 @@ class Initializer(abc.ABC):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """Makes an initializer from the arguments that `get_config` returns."""
+        """Returns an initializer with the arguments that `get_config` returns."""
         return cls(**{name: x for name, x in config.items() if name != "dtype"})
 
 
 @everyday_name("zeros_initializer")
 @final
 class zeros_initializer(Initializer):
-    """Makes arrays of zeros.
+    """Creates arrays of zeros.
 
     >>> import unisono
     >>> unisono.zeros_initializer()([2]).tolist()
@@ -97,14 +98,14 @@ class zeros_initializer(Initializer):
         return making.zeros(shape, "float32" if dtype is None else dtype)
 
     def get_config(self) -> dict[str, object]:
-        """Returns nothing: there are no arguments."""
+        """Returns an empty dictionary, because there are no arguments."""
         return {}
 
 
 @everyday_name("ones_initializer")
 @final
 class ones_initializer(Initializer):
-    """Makes arrays of ones.
+    """Creates arrays of ones.
 
     >>> import unisono
     >>> unisono.ones_initializer()([2], unisono.int32).tolist()
@@ -115,21 +116,21 @@ class ones_initializer(Initializer):
         return making.ones(shape, "float32" if dtype is None else dtype)
 
     def get_config(self) -> dict[str, object]:
-        """Returns nothing: there are no arguments."""
+        """Returns an empty dictionary, because there are no arguments."""
         return {}
 
 
 @everyday_name("constant_initializer")
 @final
 class constant_initializer(Initializer):
-    """Makes arrays of one number, or of the numbers of a list in the given shape.
+    """Creates arrays filled with one number, or with the numbers of a list.
 
     Args:
-        value: a number, nested lists of them, or an array of NumPy's.
-        support_partition: whether it may make a part of a larger array.
+        value: a number, a nested list of numbers, or a NumPy array.
+        support_partition: whether it can create a part of a larger array.
 
     Raises:
-        TypeError: `value` is something else.
+        TypeError: `value` has another type.
 
     >>> import unisono
     >>> unisono.constant_initializer([1, 2, 3, 4])([2, 2]).tolist()
@@ -153,20 +154,21 @@ class constant_initializer(Initializer):
         return making.constant(self.value, dtype, shape)
 
     def get_config(self) -> dict[str, object]:
-        """Returns the value."""
+        """Returns the argument `value`."""
         return {"value": self.value}
 
 
 @everyday_name("random_normal_initializer")
 @final
 class random_normal_initializer(Initializer):
-    """Makes arrays of normally distributed numbers.
+    """Creates arrays of normally distributed numbers.
 
     Args:
-        mean: their mean.
-        stddev: their standard deviation.
-        seed: with a seed, all calls for a shape make the same numbers, which are
-            TensorFlow's. Without one they follow from `random.set_seed`.
+        mean: the mean.
+        stddev: the standard deviation.
+        seed: with a seed, all calls with the same shape return the same numbers, which
+            are those of TensorFlow. Without one, the numbers depend on
+            `random.set_seed`.
 
     >>> import unisono
     >>> unisono.random_normal_initializer(seed=3)([2]).tolist()
@@ -195,11 +197,11 @@ class random_normal_initializer(Initializer):
 @everyday_name("random_uniform_initializer")
 @final
 class random_uniform_initializer(Initializer):
-    """Makes arrays of numbers that are equally probable in a range.
+    """Creates arrays of uniformly distributed numbers.
 
     Args:
-        minval: the least number.
-        maxval: the end of the range; None is 1 for floats.
+        minval: the lower bound.
+        maxval: the upper bound; None means 1 for floats.
         seed: as for `random_normal_initializer`.
 
     >>> import unisono

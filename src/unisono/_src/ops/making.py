@@ -45,12 +45,12 @@ __all__ = [
 _RANGE_TYPES = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)
 
 _NARROW_TYPES = (
-    "Types of 64 bits become those of 32 bits unless JAX has them, with a warning; a "
-    "number that does not fit is an `OverflowError`."
+    "64-bit types become 32-bit types, with a warning, unless JAX's 64-bit types are "
+    "enabled; a number that does not fit is an `OverflowError`."
 )
 _KNOWN_SIZES = (
-    "While a function is compiled it gives NumPy's numbers, because XLA needs sizes "
-    "that are known: they can be a shape again."
+    "In a compiled function the result is a NumPy array, because XLA needs known "
+    "sizes; it can be used as a shape."
 )
 
 
@@ -64,7 +64,7 @@ def constant(
     """Returns an array of the given numbers.
 
     Raises:
-        TypeError: numbers do not fit the type or the shape.
+        TypeError: numbers do not fit the dtype or the shape.
 
     >>> constant([1, 2]).dtype.name, constant(1.5).dtype.name
     ('int32', 'float32')
@@ -99,11 +99,12 @@ def convert_to_tensor(
     dtype_hint: DType = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the array of a number, list, variable or array.
+    """Converts a number, list, variable or array to an array.
 
     Raises:
         TypeError: a number does not fit `dtype`.
-        ValueError: an array is of another type, or the value is no array.
+        ValueError: an array has a dtype other than `dtype`, or the value cannot be
+            converted.
     """
     if dtype is not None:
         return tensors.own_tensor(value, tensors.usable_type(dtype))
@@ -116,7 +117,7 @@ def convert_to_tensor(
 
 @array_function("identity")
 def identity(input: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns a new array of the same elements."""
+    """Returns a new array with the same elements."""
     if isinstance(input, IndexedSlices):
         values, indices = identity(input.values), identity(input.indices)
         sparse: Any = IndexedSlices(values, indices, input.dense_shape)
@@ -128,14 +129,14 @@ def identity(input: TensorLike, name: str | None = None) -> jax.Array:
 @array_function(
     "cast",
     difference=(
-        "A float beyond the range of a type of integers becomes its limit, and NaN "
-        "becomes 0; in TensorFlow both are undefined."
+        "A float that is out of range for an integer type becomes the nearest limit of "
+        "the type, and NaN becomes 0; in TensorFlow both are undefined."
     ),
     quick=frequent_arguments.cast_to_float,
 )
 @tensors.folds_constants
 def cast(x: TensorLike, dtype: DType, name: str | None = None) -> jax.Array:
-    """Returns the elements in another type.
+    """Returns an array converted to another dtype.
 
     >>> cast([0.5, -1.7], "int32").tolist()
     [0, -1]
@@ -162,7 +163,7 @@ def cast(x: TensorLike, dtype: DType, name: str | None = None) -> jax.Array:
 def saturate_cast(
     value: TensorLike, dtype: DType, name: str | None = None
 ) -> jax.Array:
-    """Returns the elements in another type, within its limits."""
+    """Returns an array converted to another dtype and clipped to its limits."""
     wanted = tensors.usable_type(dtype)
     given = tensors.unwrap(value)
     if _is_wide_integer(given) and wanted == dtype and kinds.kind(wanted) == "i":
@@ -217,7 +218,7 @@ def ones(
 def fill(
     dims: Sizes, value: TensorLike, name: str | None = None, layout: object = None
 ) -> jax.Array:
-    """Returns an array with one value everywhere."""
+    """Returns an array that is filled with one value."""
     found = tensors.tensor(value)
     if found.ndim:
         raise errors.InvalidArgumentError(
@@ -233,7 +234,7 @@ def zeros_like(
     name: str | None = None,
     layout: object = None,
 ) -> jax.Array:
-    """Returns zeros of the shape and type of an array."""
+    """Returns an array of zeros with the shape and dtype of another one."""
     return _full_like(input, 0, dtype)
 
 
@@ -244,7 +245,7 @@ def ones_like(
     name: str | None = None,
     layout: object = None,
 ) -> jax.Array:
-    """Returns ones of the shape and type of an array."""
+    """Returns an array of ones with the shape and dtype of another one."""
     return _full_like(input, 1, dtype)
 
 
@@ -256,7 +257,7 @@ def eye(
     dtype: DType = dtypes.float32,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns an identity matrix, or several."""
+    """Returns an identity matrix, or a batch of them."""
     height = tensors.require_known("eye", "num_rows", num_rows)
     given = num_rows if num_columns is None else num_columns
     width = tensors.require_known("eye", "num_columns", given)
@@ -280,11 +281,11 @@ def range(
     dtype: DType = None,
     name: str | None = "range",
 ) -> jax.Array:
-    """Returns numbers from `start` to before `limit`, `delta` apart.
+    """Returns the numbers from `start` to `limit` (exclusive), in steps of `delta`.
 
     Raises:
-        InvalidArgumentError: `delta` is 0, or points away from `limit`.
-        TypeError: an argument is not known when the program is compiled.
+        InvalidArgumentError: `delta` is 0, or has the wrong sign.
+        TypeError: the value of an argument is not known when a function is compiled.
 
     >>> range(3).tolist(), range(1, 2, 0.5).tolist()
     ([0, 1, 2], [1.0, 1.5])
@@ -331,7 +332,10 @@ def range_on_host(
 
 @array_function(
     "linspace",
-    difference="Between integers the numbers are float32 unless JAX has 64-bit types.",
+    difference=(
+        "If both ends are integers, the result is float32 unless JAX's 64-bit types "
+        "are enabled."
+    ),
 )
 def linspace(
     start: TensorLike,
@@ -340,7 +344,7 @@ def linspace(
     name: str | None = None,
     axis: int = 0,
 ) -> jax.Array:
-    """Returns evenly spaced numbers, both ends included.
+    """Returns evenly spaced numbers, including both ends.
 
     Raises:
         InvalidArgumentError: `num` is not positive.
@@ -368,7 +372,7 @@ def one_hot(
     """Returns ones at the given positions, and zeros elsewhere.
 
     Raises:
-        TypeError: the values are of other types than `dtype`.
+        TypeError: `on_value` or `off_value` has a dtype other than `dtype`.
 
     >>> one_hot([1], 3).tolist()
     [[0.0, 1.0, 0.0]]
@@ -408,7 +412,7 @@ def sequence_mask(
     dtype: DType = dtypes.bool,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns rows that begin with so many true elements."""
+    """Returns a mask whose rows begin with the given numbers of true elements."""
     found = tensors.tensor(lengths)
     kinds.check("sequence_mask", found.dtype, kinds.REAL)
     if maxlen is None:
@@ -427,7 +431,7 @@ def sequence_mask(
 def shape(
     input: TensorLike, out_type: DType = None, name: str | None = None
 ) -> jax.Array:
-    """Returns the sizes of the axes of an array."""
+    """Returns the shape of an array, as an array."""
     wanted = tensors.canonical_type(dtypes.int32 if out_type is None else out_type)
     sizes = input.shape if isinstance(input, IndexedSlices) else tensors.shape_of(input)
     return _numbers(sizes, wanted)
@@ -435,7 +439,7 @@ def shape(
 
 @everyday_name("broadcast_dynamic_shape", difference=_KNOWN_SIZES)
 def broadcast_dynamic_shape(shape_x: Sizes, shape_y: Sizes) -> jax.Array:
-    """Returns the shape of two arrays that are broadcast together, as an array.
+    """Returns the shape to which two shapes are broadcast, as an array.
 
     >>> broadcast_dynamic_shape([2, 1, 3], [5, 1]).tolist()
     [2, 5, 3]
@@ -469,7 +473,7 @@ def rank(input: TensorLike, name: str | None = None) -> jax.Array:
 
 @array_function("stop_gradient")
 def stop_gradient(input: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns the same elements, which count as constants."""
+    """Returns the same elements, which gradients treat as constants."""
     # A new array: a tape follows the old one by its identity.
     return jax.lax.stop_gradient(jnp.array(tensors.tensor(input), copy=True))
 

@@ -123,24 +123,24 @@ def map_fn(
     name: str | None = None,
     fn_output_signature: object = None,
 ) -> _R:
-    """Returns the results of a function for each row of arrays, stacked.
+    """Returns the stacked results of a function that is called for each row.
 
     Args:
-        fn: gets a row, in the structure of `elems`.
-        elems: an array, or a structure of arrays with as many rows.
+        fn: a function that takes a row, in the structure of `elems`.
+        elems: an array, or a structure of arrays with equal numbers of rows.
         dtype: the older name of `fn_output_signature`.
-        parallel_iterations: accepted for TensorFlow's sake.
-        back_prop: accepted for TensorFlow's sake.
-        swap_memory: accepted for TensorFlow's sake.
-        infer_shape: accepted for TensorFlow's sake.
-        name: accepted for TensorFlow's sake.
-        fn_output_signature: the types of the results, in their structure, if they are
-            not those of `elems`.
+        parallel_iterations: accepted for compatibility with TensorFlow and ignored.
+        back_prop: accepted for compatibility with TensorFlow and ignored.
+        swap_memory: accepted for compatibility with TensorFlow and ignored.
+        infer_shape: accepted for compatibility with TensorFlow and ignored.
+        name: accepted for compatibility with TensorFlow and ignored.
+        fn_output_signature: the dtypes of the results, in the structure of the results;
+            by default those of `elems`.
 
     Raises:
-        InvalidArgumentError: a result has another type.
-        ValueError: an array has no rows or another number of them, or the structure of
-            the results is another one.
+        InvalidArgumentError: the dtype of a result is not the expected one.
+        ValueError: an array is a scalar, the numbers of rows differ, or the structure
+            of the results is not the expected one.
 
     >>> map_fn(lambda x: x * x, np.array([1, 2, 3])).tolist()
     [1, 4, 9]
@@ -207,24 +207,25 @@ def scan(
     reverse: bool = False,
     name: str | None = None,
 ) -> _A:
-    """Returns each value that a function makes of a row and the value before.
+    """Returns all values of an accumulator that a function updates for each row.
 
     Args:
-        fn: gets the value and a row, and returns the next value.
-        elems: an array, or a structure of arrays with as many rows.
-        initializer: the first value; by default the first row, which is then the first
-            result.
-        parallel_iterations: accepted for TensorFlow's sake.
-        back_prop: accepted for TensorFlow's sake.
-        swap_memory: accepted for TensorFlow's sake.
-        infer_shape: accepted for TensorFlow's sake.
-        reverse: whether the last row comes first.
-        name: accepted for TensorFlow's sake.
+        fn: a function that takes the accumulator and a row, and returns the new
+            accumulator.
+        elems: an array, or a structure of arrays with equal numbers of rows.
+        initializer: the initial accumulator; by default the first row, which is then
+            also the first result.
+        parallel_iterations: accepted for compatibility with TensorFlow and ignored.
+        back_prop: accepted for compatibility with TensorFlow and ignored.
+        swap_memory: accepted for compatibility with TensorFlow and ignored.
+        infer_shape: accepted for compatibility with TensorFlow and ignored.
+        reverse: whether to start with the last row.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        TypeError: `fn` is no function.
-        ValueError: an array has no rows or another number of them, or the value changes
-            its structure, shape or type.
+        TypeError: `fn` is not a function.
+        ValueError: an array is a scalar, the numbers of rows differ, or the accumulator
+            changes its structure, shape or dtype.
 
     >>> scan(lambda total, x: total + x, np.array([1, 2, 3])).tolist()
     [1, 3, 6]
@@ -288,16 +289,17 @@ def foldl(
     swap_memory: bool = False,
     name: str | None = None,
 ) -> _A:
-    """Returns the last value that a function makes of a row and the value before.
+    """Returns the last value of an accumulator that a function updates for each row.
 
     Args:
-        fn: gets the value and a row, and returns the next value.
-        elems: an array, or a structure of arrays with as many rows.
-        initializer: the first value; by default the first row.
-        parallel_iterations: accepted for TensorFlow's sake.
-        back_prop: accepted for TensorFlow's sake.
-        swap_memory: accepted for TensorFlow's sake.
-        name: accepted for TensorFlow's sake.
+        fn: a function that takes the accumulator and a row, and returns the new
+            accumulator.
+        elems: an array, or a structure of arrays with equal numbers of rows.
+        initializer: the initial accumulator; by default the first row.
+        parallel_iterations: accepted for compatibility with TensorFlow and ignored.
+        back_prop: accepted for compatibility with TensorFlow and ignored.
+        swap_memory: accepted for compatibility with TensorFlow and ignored.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     >>> int(foldl(lambda total, x: 2 * total + x, np.array([1, 2, 3])))
     11
@@ -316,7 +318,9 @@ def foldr(
     swap_memory: bool = False,
     name: str | None = None,
 ) -> _A:
-    """Returns the same as `foldl`, for the rows from the last to the first.
+    """Returns the result of `foldl` for the rows from the last to the first.
+
+    The arguments are those of `foldl`.
 
     >>> int(foldr(lambda total, x: 2 * total + x, np.array([1, 2, 3])))
     17
@@ -332,16 +336,16 @@ def vectorized_map(
     fallback_to_while_loop: bool = True,
     warn: bool = True,
 ) -> _R:
-    """Returns the results of a function for each row, all computed at once.
+    """Returns the stacked results of a function, computed for all rows at once.
 
     Args:
-        fn: gets a row, in the structure of `elems`.
-        elems: an array, or a structure of arrays with as many rows.
-        fallback_to_while_loop: accepted for TensorFlow's sake.
-        warn: accepted for TensorFlow's sake.
+        fn: a function that takes a row, in the structure of `elems`.
+        elems: an array, or a structure of arrays with equal numbers of rows.
+        fallback_to_while_loop: accepted for compatibility with TensorFlow and ignored.
+        warn: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        ValueError: an array has no rows, or another number of them.
+        ValueError: an array is a scalar, or the numbers of rows differ.
 
     >>> vectorized_map(lambda x: x.sum(), np.array([[1, 2], [3, 4]])).tolist()
     [3, 7]

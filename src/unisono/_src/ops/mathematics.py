@@ -125,7 +125,7 @@ def xlog1py(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
 
 @array_function("math.nextafter")
 def nextafter(x1: TensorLike, x2: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns the next number of the type toward `x2`."""
+    """Returns the next representable number after `x1` in the direction of `x2`."""
     return elementwise.apply_binary("nextafter", jnp.nextafter, x1, x2, kinds.FLOAT)
 
 
@@ -136,7 +136,7 @@ def accumulate_n(
     tensor_dtype: DType = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the sum of arrays of one shape and type."""
+    """Returns the sum of arrays of equal shape and dtype."""
     return elementwise.add_n("accumulate_n", inputs)
 
 
@@ -144,25 +144,25 @@ def accumulate_n(
 def logical_xor(
     x: TensorLike, y: TensorLike, name: str | None = "LogicalXor"
 ) -> jax.Array:
-    """Returns where exactly one of two is true."""
+    """Returns whether exactly one of two elements is true."""
     return elementwise.apply_logical("logical_xor", jnp.logical_xor, x, y)
 
 
 @array_function("math.rsqrt")
 def rsqrt(x: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns one divided by the square roots."""
+    """Returns the reciprocals of the square roots."""
     return elementwise.apply_unary("rsqrt", jax.lax.rsqrt, x, kinds.INEXACT)
 
 
 @array_function("math.reciprocal")
 def reciprocal(x: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns one divided by the elements."""
+    """Returns the reciprocals of the elements."""
     return elementwise.apply_unary("reciprocal", jnp.reciprocal, x, kinds.INEXACT)
 
 
 @array_function("math.reciprocal_no_nan")
 def reciprocal_no_nan(x: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns one divided by the elements; 0 for 0."""
+    """Returns the reciprocals of the elements, and 0 where an element is 0."""
     return elementwise.apply_unary(
         "reciprocal_no_nan", elementwise.reciprocal_no_nan, x, kinds.INEXACT
     )
@@ -170,7 +170,7 @@ def reciprocal_no_nan(x: TensorLike, name: str | None = None) -> jax.Array:
 
 @array_function("math.expm1")
 def expm1(x: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns exp(x) - 1, also exact near 0."""
+    """Returns exp(x) - 1, accurate even near 0."""
     return elementwise.apply_unary("expm1", jnp.expm1, x, kinds.INEXACT)
 
 
@@ -182,7 +182,7 @@ def log(x: TensorLike, name: str | None = None) -> jax.Array:
 
 @array_function("math.log1p")
 def log1p(x: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns log(1 + x), also exact near 0."""
+    """Returns log(1 + x), accurate even near 0."""
     return elementwise.apply_unary("log1p", jnp.log1p, x, kinds.INEXACT)
 
 
@@ -200,7 +200,7 @@ def ceil(x: TensorLike, name: str | None = None) -> jax.Array:
 
 @array_function("math.rint")
 def rint(x: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns the nearest whole numbers, halves to even ones."""
+    """Returns the nearest integers; halves are rounded to even ones."""
     return elementwise.apply_unary("rint", jnp.rint, x, kinds.FLOAT)
 
 
@@ -230,7 +230,7 @@ def ndtri(x: TensorLike, name: str | None = None) -> jax.Array:
 
 @array_function("math.lgamma")
 def lgamma(x: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns the logarithm of the absolute gamma function."""
+    """Returns the logarithm of the absolute value of the gamma function."""
     return elementwise.apply_unary("lgamma", jax.scipy.special.gammaln, x, kinds.FLOAT)
 
 
@@ -242,19 +242,19 @@ def digamma(x: TensorLike, name: str | None = None) -> jax.Array:
 
 @array_function("math.is_nan")
 def is_nan(x: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns which elements are not a number."""
+    """Returns whether each element is NaN."""
     return elementwise.apply_unary("is_nan", jnp.isnan, x, kinds.FLOAT)
 
 
 @array_function("math.is_inf")
 def is_inf(x: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns which elements are infinite."""
+    """Returns whether each element is infinite."""
     return elementwise.apply_unary("is_inf", jnp.isinf, x, kinds.FLOAT)
 
 
 @array_function("math.is_finite")
 def is_finite(x: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns which elements are finite numbers."""
+    """Returns whether each element is finite."""
     return elementwise.apply_unary("is_finite", jnp.isfinite, x, kinds.FLOAT)
 
 
@@ -306,19 +306,19 @@ def polyval(
 
 @array_function("math.is_non_decreasing")
 def is_non_decreasing(x: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns whether no element is less than the last."""
+    """Returns whether no element is less than the one before it."""
     return elementwise.is_sorted("is_non_decreasing", jnp.less_equal, x)
 
 
 @array_function("math.is_strictly_increasing")
 def is_strictly_increasing(x: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns whether each element is greater than the last."""
+    """Returns whether each element is greater than the one before it."""
     return elementwise.is_sorted("is_strictly_increasing", jnp.less, x)
 
 
 @axis_functions.reduction("math.reduce_euclidean_norm")
 def reduce_euclidean_norm(x: jax.Array, axis: Axes, keepdims: bool) -> jax.Array:
-    """Returns the root of the sum of squares."""
+    """Returns the square root of the sum of squares."""
     if kinds.kind(x.dtype) == "i":
         wide = axis_functions.add_up(x * x, axis, keepdims).astype(jnp.float32)
         return jnp.sqrt(wide).astype(x.dtype)
@@ -351,7 +351,7 @@ def reduce_std(
 
 @array_function(
     "math.count_nonzero",
-    difference="The counts are int32 unless JAX has 64-bit types.",
+    difference="The counts are int32 unless JAX's 64-bit types are enabled.",
 )
 def count_nonzero(
     input: TensorLike,
@@ -376,7 +376,7 @@ def cumprod(
     reverse: bool = False,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns running products along an axis."""
+    """Returns the cumulative products along an axis."""
     return axis_functions.cumulate(
         "cumprod", axis_functions.running_product, 1, x, axis, exclusive, reverse
     )
@@ -390,7 +390,7 @@ def cumulative_logsumexp(
     reverse: bool = False,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the logarithms of running sums of exponentials."""
+    """Returns the logarithms of cumulative sums of exponentials."""
     return axis_functions.cumulate(
         "cumulative_logsumexp",
         axis_functions.running_logsumexp,

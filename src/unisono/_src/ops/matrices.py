@@ -35,7 +35,7 @@ __all__ = [
 
 _ORDERS = ("euclidean", "fro", 1, 2, np.inf)
 
-_ONE_DIAGONAL = "It takes one diagonal, not a band of several."
+_ONE_DIAGONAL = "It takes a single diagonal, not a band of several."
 
 
 @array_function("matmul", "linalg.matmul")
@@ -53,7 +53,7 @@ def matmul(
     grad_b: bool = False,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the product of matrices.
+    """Returns the matrix product of two arrays.
 
     >>> matmul([[1.0, 2.0]], [[3.0], [4.0]]).tolist()
     [[11.0]]
@@ -93,7 +93,7 @@ def matvec(
 def tensordot(
     a: TensorLike, b: TensorLike, axes: Sizes, name: str | None = None
 ) -> jax.Array:
-    """Returns the product of arrays, summed over pairs of axes."""
+    """Returns the product of two arrays, summed over pairs of axes."""
     a, b = tensors.to_one_type("tensordot", a, b)
     kinds.check("tensordot", a.dtype, kinds.NUMBERS)
     wanted = tensors.require_known("tensordot", "axes", axes)
@@ -105,7 +105,7 @@ def einsum(equation: str, *inputs: TensorLike, **kwargs: object) -> jax.Array:
     """Returns the sums of products that an equation describes.
 
     Raises:
-        TypeError: an argument is unknown.
+        TypeError: a keyword argument is unknown.
 
     >>> einsum("ij,j->i", [[1, 2], [3, 4]], [1, 1]).tolist()
     [3, 7]
@@ -135,7 +135,7 @@ def norm(
 def global_norm(
     t_list: Sequence[TensorLike | None], name: str | None = None
 ) -> jax.Array:
-    """Returns the norm of several arrays taken together."""
+    """Returns the norm of all elements of several arrays."""
     return elementwise.global_norm("global_norm", t_list)
 
 
@@ -146,7 +146,7 @@ def normalize(
     axis: Sizes | None = None,
     name: str | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns arrays divided by their norm, and the norm."""
+    """Returns an array divided by its norm, and the norm."""
     found = tensors.tensor(tensor)
     size = _norm("normalize", found, ord, axis, True)
     return found / size, size
@@ -203,7 +203,8 @@ def diag(
 
 
 @array_function(
-    "linalg.diag_part", difference="It gives one diagonal, not a band of several."
+    "linalg.diag_part",
+    difference="It returns a single diagonal, not a band of several.",
 )
 def diag_part(
     input: TensorLike,
@@ -231,7 +232,7 @@ def set_diag(
     k: Sizes = 0,
     align: str = "RIGHT_LEFT",
 ) -> jax.Array:
-    """Returns matrices with another diagonal."""
+    """Returns matrices whose diagonal is replaced."""
     found, new = tensors.to_one_type("set_diag", input, diagonal)
     found = to_matrices("set_diag", found, kinds.ALL)
     offset = _check_diagonal("set_diag", k)
@@ -312,7 +313,7 @@ def matrix_transpose(
 
 @array_function("linalg.adjoint")
 def adjoint(matrix: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns matrices conjugated and transposed."""
+    """Returns the conjugate transposes of matrices."""
     return matrix_transpose(matrix, conjugate=True)
 
 

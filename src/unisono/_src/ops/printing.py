@@ -44,7 +44,9 @@ class _Slot:
 
 @everyday_name(
     "print",
-    difference="With several devices a compiled step prints in no certain order.",
+    difference=(
+        "In a compiled step on several devices the order of the lines is not defined."
+    ),
 )
 def print(
     *inputs: object,
@@ -56,17 +58,19 @@ def print(
 ) -> None:
     """Prints values in TensorFlow's format; in a compiled step, each time it runs.
 
-    Each replica prints for itself. A compiled step is slower: each call waits until it
-    has run. Where JAX has several devices it prints its lines in no certain order.
+    Each replica prints its own values. A compiled step that prints is slower, because
+    each call waits until the step has run. If JAX has several devices, the order of the
+    lines of a compiled step is not defined.
 
     Args:
-        *inputs: texts, arrays, and nested structures of them.
-        output_stream: ``sys.stderr`` by default, or ``sys.stdout``, a function of the
-            package `logging`, or ``"file://"`` and a path, to whose end it is written.
+        *inputs: strings, arrays, and nested structures of them.
+        output_stream: ``sys.stderr`` (the default), ``sys.stdout``, a function of the
+            package `logging`, or ``"file://"`` followed by the path of a file, to which
+            the text is appended.
         end: the text after the last value.
         sep: the text between two values.
-        summarize: how many elements are shown at both ends of each axis; -1 for all.
-        name: accepted for TensorFlow's sake.
+        summarize: how many elements to show at both ends of each axis; -1 for all.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
         ValueError: `output_stream` is none of these.

@@ -29,7 +29,10 @@ __all__ = [
 # For the examples below.
 set_seed = random_state.set_seed
 
-_NEEDS_SEED = "Compiled numbers are TensorFlow's only with a seed."
+_NEEDS_SEED = (
+    "In a compiled function the numbers are the same as TensorFlow's only if a seed is "
+    "given."
+)
 
 
 @everyday_name("random.uniform", difference=_NEEDS_SEED)
@@ -41,22 +44,23 @@ def uniform(
     seed: int | None = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns uniform random numbers of a range, new ones at each call.
+    """Returns uniform random numbers from a range, new ones at each call.
 
     Replicas draw different numbers.
 
     Args:
         shape: the shape of the result.
-        minval: the lowest number.
-        maxval: the end of the range; 1 by default for floats.
-        dtype: a type of floats, or of integers of 32 or 64 bits.
+        minval: the lower end of the range.
+        maxval: the upper end of the range; 1 by default for floats.
+        dtype: a float dtype, `int32` or `int64`.
         seed: a seed for this operation; see `set_seed`.
-        name: accepted for TensorFlow's sake.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        InvalidArgumentError: `shape` is no list of sizes, or `minval` is not below
-            `maxval`.
-        ValueError: `dtype` is another type, or a range of integers has no end.
+        InvalidArgumentError: `shape` is not a list of sizes, or `minval` is not below
+            `maxval` for integers.
+        ValueError: `dtype` is another dtype, or one end of a range of integers is
+            missing.
 
     >>> set_seed(1234)
     >>> uniform([3]).tolist()
@@ -92,13 +96,13 @@ def normal(
         shape: the shape of the result.
         mean: the mean.
         stddev: the standard deviation.
-        dtype: a type of floats.
+        dtype: a float dtype.
         seed: a seed for this operation; see `set_seed`.
-        name: accepted for TensorFlow's sake.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        InvalidArgumentError: `shape` is no list of sizes.
-        TypeError: `dtype` is no type of floats.
+        InvalidArgumentError: `shape` is not a list of sizes.
+        TypeError: `dtype` is not a float dtype.
 
     >>> set_seed(1234)
     >>> normal([3], seed=1).tolist()
@@ -119,21 +123,21 @@ def truncated_normal(
     seed: int | None = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns numbers of a normal distribution, within two standard deviations.
+    """Returns normal random numbers within two standard deviations of the mean.
 
     Replicas draw different numbers.
 
     Args:
         shape: the shape of the result.
         mean: the mean.
-        stddev: the standard deviation, before numbers are dropped.
-        dtype: a type of floats.
+        stddev: the standard deviation of the distribution before truncation.
+        dtype: a float dtype.
         seed: a seed for this operation; see `set_seed`.
-        name: accepted for TensorFlow's sake.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        InvalidArgumentError: `shape` is no list of sizes.
-        TypeError: `dtype` is no type of floats.
+        InvalidArgumentError: `shape` is not a list of sizes.
+        TypeError: `dtype` is not a float dtype.
 
     >>> bool(abs(truncated_normal([3])).max() < 2)
     True
@@ -155,7 +159,7 @@ def shuffle(
     Args:
         value: an array; its first axis is shuffled.
         seed: a seed for this operation; see `set_seed`.
-        name: accepted for TensorFlow's sake.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     >>> sorted(shuffle([1, 2, 3]).tolist())
     [1, 2, 3]
@@ -173,18 +177,19 @@ def categorical(
     seed: int | None = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns classes, drawn by their logits for each row.
+    """Returns random classes for each row of logits.
 
     Args:
-        logits: a matrix with a row for each draw, of logarithms of weights.
-        num_samples: how many classes are drawn for each row.
-        dtype: the type of the result, int64 by default; int32 where JAX has no types of
-            64 bits.
+        logits: a matrix of unnormalized log-probabilities of the classes, with one row
+            for each distribution.
+        num_samples: how many classes to draw for each row.
+        dtype: the dtype of the result; by default int64, or int32 if JAX's 64-bit types
+            are not enabled.
         seed: a seed for this operation; see `set_seed`.
-        name: accepted for TensorFlow's sake.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        InvalidArgumentError: `logits` is no matrix.
+        InvalidArgumentError: `logits` is not a matrix.
 
     >>> categorical([[0.0, -100.0], [-100.0, 0.0]], 3).tolist()
     [[0, 0, 0], [1, 1, 1]]
@@ -203,18 +208,18 @@ def gamma(
     seed: int | None = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns numbers of gamma distributions, `shape` of them for each parameter.
+    """Returns random numbers from a gamma distribution for each pair of parameters.
 
     Args:
         shape: the shape of the numbers for one pair of parameters.
         alpha: the shape parameters.
         beta: the inverse scale parameters; 1 by default.
-        dtype: a type of floats.
+        dtype: a float dtype.
         seed: a seed for this operation; see `set_seed`.
-        name: accepted for TensorFlow's sake.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        TypeError: `dtype` is no type of floats.
+        TypeError: `dtype` is not a float dtype.
 
     >>> gamma([3], [0.5, 1.5]).shape
     (3, 2)
@@ -235,14 +240,14 @@ def poisson(
     seed: int | None = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns numbers of Poisson distributions, `shape` of them for each rate.
+    """Returns random numbers from a Poisson distribution for each rate.
 
     Args:
         shape: the shape of the numbers for one rate.
         lam: the rates.
-        dtype: the type of the result.
+        dtype: the dtype of the result.
         seed: a seed for this operation; see `set_seed`.
-        name: accepted for TensorFlow's sake.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     >>> poisson([3], [0.5, 1.5]).shape
     (3, 2)

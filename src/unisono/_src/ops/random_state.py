@@ -57,20 +57,21 @@ IN_LAYERS = (
 
 @everyday_name("random.set_seed")
 def set_seed(seed: int | None) -> None:
-    """Sets the global seed, from which all random numbers of the program follow.
+    """Sets the global seed, which determines all random numbers of the program.
 
-    Operations count from the start again, also those of compiled functions. The rules
-    are TensorFlow's: an operation with a seed of its own gives the same numbers in each
-    program with this global seed, and one without gives numbers that depend on how many
-    were called before it. A dataset that is shuffled without a seed counts as one.
+    This restarts the random numbers of all operations, also in compiled functions. The
+    rules are TensorFlow's. An operation with its own seed gives the same numbers in
+    every program with this global seed. The numbers of an operation without a seed also
+    depend on how many such operations were called before it; a dataset that is shuffled
+    without a seed counts as one of them.
 
     Args:
-        seed: a whole number; None for numbers that differ between runs, as before the
-            first call.
+        seed: an integer, or None for numbers that differ between runs. None is in
+            effect before the first call.
 
     Raises:
-        RuntimeError: it is called in a `function`.
-        TypeError: `seed` is no whole number.
+        RuntimeError: `set_seed` is called in a `function`.
+        TypeError: `seed` is not an integer.
 
     >>> import unisono
     >>> unisono.random.set_seed(1234)

@@ -27,7 +27,8 @@ __all__ = [
 ]
 
 _NARROW_POSITIONS = (
-    "The positions are int32 unless JAX has 64-bit types; in TensorFlow int64."
+    "The result is int32 unless JAX's 64-bit types are enabled; in TensorFlow it is "
+    "int64."
 )
 
 
@@ -43,7 +44,7 @@ def reduce_sum(x: jax.Array, axis: Axes, keepdims: bool) -> jax.Array:
 
 @axis_functions.reduction("reduce_mean", "math.reduce_mean")
 def reduce_mean(x: jax.Array, axis: Axes, keepdims: bool) -> jax.Array:
-    """Returns the mean of elements over axes, of their type.
+    """Returns the mean of elements over axes, in the dtype of the elements.
 
     >>> reduce_mean([1, 2]).item()
     1
@@ -85,7 +86,7 @@ def reduce_all(x: jax.Array, axis: Axes, keepdims: bool) -> jax.Array:
     "reduce_logsumexp", "math.reduce_logsumexp", allowed=kinds.FLOAT
 )
 def reduce_logsumexp(x: jax.Array, axis: Axes, keepdims: bool) -> jax.Array:
-    """Returns the logarithm of the sum of exponentials."""
+    """Returns the logarithm of the sum of exponentials over axes."""
     return jax.nn.logsumexp(x, axis, keepdims=keepdims)
 
 
@@ -123,7 +124,7 @@ def cumsum(
     reverse: bool = False,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns running sums along an axis."""
+    """Returns the cumulative sums along an axis."""
     return axis_functions.cumulate(
         "cumsum", axis_functions.running_sum, 0, x, axis, exclusive, reverse
     )

@@ -27,14 +27,14 @@ __all__ = [
 @everyday_name("name_scope")
 @final
 class name_scope:
-    """Prefixes the names of variables and operations that are made in a block.
+    """Prefixes the names of variables and operations that a block creates.
 
     Args:
-        name: the prefix, which follows those of the blocks around it. With a ``/`` at
-            its end it replaces them, and the empty text leaves them.
+        name: the prefix, which is appended to those of the blocks around it. If it ends
+            with ``/``, it replaces them. An empty string removes them.
 
     Raises:
-        ValueError: `name` is no text.
+        ValueError: `name` is not a string.
 
     >>> import unisono
     >>> with name_scope("outer"), name_scope("inner") as full:
@@ -50,7 +50,7 @@ class name_scope:
 
     @property
     def name(self) -> str:
-        """The name that was given."""
+        """The name that was passed to the constructor."""
         return self._name
 
     def __enter__(self) -> str:
@@ -101,10 +101,10 @@ class _SoftPlacement:
 
 @everyday_name("config.set_soft_device_placement")
 def set_soft_device_placement(enabled: bool) -> None:
-    """Sets whether `device` takes the default device for one that is missing.
+    """Sets whether `device` uses the default device if a device does not exist.
 
     Args:
-        enabled: True, as at the start, or False to get an error.
+        enabled: True (the initial setting), or False to raise an error instead.
 
     >>> import unisono
     >>> unisono.config.set_soft_device_placement(True)
@@ -114,7 +114,7 @@ def set_soft_device_placement(enabled: bool) -> None:
 
 @everyday_name("config.get_soft_device_placement")
 def get_soft_device_placement() -> bool:
-    """Returns whether `device` takes the default device for one that is missing.
+    """Returns whether `device` uses the default device if a device does not exist.
 
     >>> import unisono
     >>> unisono.config.get_soft_device_placement()
@@ -123,27 +123,25 @@ def get_soft_device_placement() -> bool:
     return _SoftPlacement.is_on
 
 
-@everyday_name(
-    "device", difference="It changes nothing in a `function` and in replicas."
-)
+@everyday_name("device", difference="It has no effect in a `function` or in replicas.")
 def device(
     device_name: str | LogicalDevice | jax.Device | None,
 ) -> contextlib.AbstractContextManager[None]:
-    """Returns a context manager whose block makes its values on a device.
+    """Returns a context manager that creates the values of its block on a device.
 
-    In a compiled `function` and in a replica it changes nothing: the strategy has
-    placed them.
+    It has no effect in a compiled `function` or in a replica, where the strategy
+    determines the devices.
 
     Args:
         device_name: a name such as ``"/GPU:0"``, ``"CPU:1"`` or
-            ``"/job:localhost/task:0/device:CPU:0"``; a name without a kind of device,
-            or None, means the default device.
+            ``"/job:localhost/task:0/device:CPU:0"``. None, or a name without a kind of
+            device, means the default device.
 
     Raises:
-        InvalidArgumentError: there is no such device, and
-            `config.set_soft_device_placement(False)` was called. Otherwise the log says
-            so, and the block uses the default device.
-        ValueError: it is no name of a device.
+        InvalidArgumentError: the device does not exist, and
+            `config.set_soft_device_placement(False)` was called. Otherwise a warning
+            is logged, and the block uses the default device.
+        ValueError: `device_name` is not the name of a device.
 
     >>> import jax.numpy as jnp
     >>> with device("/CPU:1"):
@@ -210,19 +208,21 @@ def _report_missing(wanted: str) -> None:
 
 @everyday_name(
     "init_scope",
-    difference="In a replica of a compiled step it is in cross-replica context.",
+    difference=(
+        "In a replica of a compiled step the block runs in cross-replica context."
+    ),
 )
 @contextlib.contextmanager
 def init_scope() -> Iterator[None]:
-    """Runs a block at once and outside tapes, also while a function is traced.
+    """Runs a block eagerly and outside tapes, even while a function is traced.
 
-    The block runs each time the `function` is traced, not when its program runs. It
-    reads and assigns variables as they are outside the function, and cannot use the
-    function's own arrays. In a replica of a compiled step it is in cross-replica
-    context.
+    The block runs each time the `function` is traced, not when the compiled program
+    runs. It reads and assigns variables as code outside the function does, and cannot
+    use arrays that the function computes. In a replica of a compiled step, the block
+    runs in cross-replica context.
 
     Raises:
-        TypeError: the block uses an array of the function.
+        TypeError: the block uses an array that the function computes.
 
     >>> import unisono
     >>> count = unisono.Variable(0)

@@ -37,8 +37,8 @@ _ENDS = ("max", "min")
 _REDUCTIONS = ("sum", "prod", *_ENDS)
 
 _NEEDS_SIZE = (
-    "It cannot be used in a compiled function, because the size of what it gives "
-    "depends on the numbers. Those whose names begin with `unsorted_` can."
+    "It cannot be used in a compiled function, because the size of the result depends "
+    "on the data; use the function whose name begins with `unsorted_`."
 )
 
 
@@ -63,10 +63,10 @@ def top_k(
     index_type: DType = dtypes.int32,
     name: str | None = None,
 ) -> TopK:
-    """Returns the largest elements and their positions.
+    """Returns the `k` largest elements along the last axis, and their positions.
 
     Raises:
-        InvalidArgumentError: there are fewer than `k`.
+        InvalidArgumentError: the last axis has fewer than `k` elements.
     """
     found = tensors.tensor(input)
     kinds.check("top_k", found.dtype, kinds.REAL)
@@ -84,10 +84,10 @@ def top_k(
 def in_top_k(
     targets: TensorLike, predictions: TensorLike, k: int, name: str | None = None
 ) -> jax.Array:
-    """Returns whether targets are among the best predictions.
+    """Returns whether each target is among the `k` best predictions of its row.
 
-    Targets that are tied with the last of them count; those without a finite
-    prediction do not.
+    A target that ties with the last of them counts. One whose prediction is not finite
+    does not.
     """
     scores = tensors.tensor(predictions)
     classes = tensors.tensor(targets)
@@ -109,7 +109,8 @@ def in_top_k(
 @array_function(
     "math.bincount",
     difference=(
-        "In a compiled function it needs `minlength` and `maxlength` of the same value."
+        "In a compiled function it needs `minlength` and `maxlength`, with the same "
+        "value."
     ),
 )
 def bincount(
@@ -125,7 +126,7 @@ def bincount(
     """Returns how often each integer occurs.
 
     Raises:
-        TypeError: in a compiled function without `maxlength` and `minlength`.
+        TypeError: a compiled function calls it without `maxlength` and `minlength`.
     """
     found = tensors.tensor(arr)
     kinds.check("bincount", found.dtype, kinds.REAL)
@@ -158,7 +159,7 @@ def bincount(
 
 @array_function("math.invert_permutation")
 def invert_permutation(x: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns the permutation that undoes another one."""
+    """Returns the inverse of a permutation."""
     found = tensors.tensor(x)
     kinds.check("invert_permutation", found.dtype, kinds.INTEGER)
     if found.ndim != 1:
@@ -188,7 +189,7 @@ def confusion_matrix(
     dtype: DType = dtypes.int32,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns how often each label got each prediction."""
+    """Returns how often each class was predicted for each label."""
     truth, guess = (tensors.tensor(x) for x in (labels, predictions))
     if num_classes is None:
         if jax_tapes.is_traced(truth) or jax_tapes.is_traced(guess):
@@ -334,7 +335,7 @@ _TOLD = {
     "prod": "the product",
     "max": "the largest elements",
     "min": "the smallest elements",
-    "sqrt_n": "the sum, over the root of the count,",
+    "sqrt_n": "the sum, divided by the square root of the count,",
 }
 
 
@@ -346,7 +347,7 @@ def _by_sorted_numbers(how: str) -> SegmentFunction:
     ) -> jax.Array:
         return _reduce_segments(f"segment_{how}", how, data, segment_ids)
 
-    told = f"Returns {_TOLD[how]} of the rows of each segment, by sorted numbers."
+    told = f"Returns {_TOLD[how]} of the rows of each segment; the ids must be sorted."
     combine.__doc__ = told
     return array_function(f"math.segment_{how}", difference=_NEEDS_SIZE)(combine)
 

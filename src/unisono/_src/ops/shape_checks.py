@@ -38,13 +38,13 @@ class _Setting:
 def assert_rank(
     x: TensorLike, rank: int, message: str | None = None, name: str | None = None
 ) -> None:
-    """Raises `ValueError` unless a value has a certain number of axes.
+    """Raises `ValueError` unless a value has `rank` axes.
 
     Args:
         x: the value.
         rank: the number of axes.
-        message: a text for the beginning of the error.
-        name: accepted for TensorFlow's sake.
+        message: the text with which the error begins.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     >>> assert_rank([[1, 2]], 2)
     """
@@ -55,7 +55,7 @@ def assert_rank(
 def assert_rank_at_least(
     x: TensorLike, rank: int, message: str | None = None, name: str | None = None
 ) -> None:
-    """Raises `ValueError` unless a value has at least so many axes.
+    """Raises `ValueError` unless a value has at least `rank` axes.
 
     >>> assert_rank_at_least([[1, 2]], 1)
     """
@@ -69,7 +69,7 @@ def assert_rank_in(
     message: str | None = None,
     name: str | None = None,
 ) -> None:
-    """Raises `ValueError` unless the number of axes is one of several.
+    """Raises `ValueError` unless the number of axes of a value is one of `ranks`.
 
     >>> assert_rank_in([[1, 2]], [1, 2])
     """
@@ -111,13 +111,13 @@ def assert_type(
     message: str | None = None,
     name: str | None = None,
 ) -> None:
-    """Raises `TypeError` unless a value has elements of a certain type.
+    """Raises `TypeError` unless a value has the dtype `tf_type`.
 
     Args:
         tensor: the value.
-        tf_type: the element type.
-        message: a text for the beginning of the error.
-        name: accepted for TensorFlow's sake.
+        tf_type: the dtype.
+        message: the text with which the error begins.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     >>> assert_type([1.0], np.float32)
     """
@@ -133,7 +133,7 @@ def assert_type(
 def assert_integer(
     x: TensorLike, message: str | None = None, name: str | None = None
 ) -> None:
-    """Raises `TypeError` unless a value has whole numbers.
+    """Raises `TypeError` unless a value has an integer dtype.
 
     >>> assert_integer([1, 2])
     """
@@ -149,14 +149,15 @@ def assert_integer(
 def assert_same_float_dtype(
     tensors: Sequence[TensorLike] | None = None, dtype: DTypeLike | None = None
 ) -> np.dtype:
-    """Returns the type of floats that all values have.
+    """Returns the float dtype of values that must all have the same dtype.
 
     Args:
         tensors: the values, or None.
-        dtype: the type that they must have; None for any, float32 without values.
+        dtype: the dtype that they must have; None for any float dtype. Without
+            `tensors` and `dtype`, the result is float32.
 
     Raises:
-        ValueError: their types differ, or are no floats.
+        ValueError: the dtypes differ, or are not float dtypes.
 
     >>> assert_same_float_dtype([1.0, 2.0])
     dtype('float32')
@@ -176,7 +177,7 @@ def assert_same_float_dtype(
 
 @everyday_name("debugging.assert_proper_iterable")
 def assert_proper_iterable(values: object) -> None:
-    """Raises `TypeError` for an array, a text, or what cannot be iterated over.
+    """Raises `TypeError` for arrays, strings, and values that are not iterable.
 
     >>> assert_proper_iterable([1, 2])
     """
@@ -191,7 +192,7 @@ def assert_proper_iterable(values: object) -> None:
 
 @everyday_name("debugging.is_numeric_tensor")
 def is_numeric_tensor(tensor: object) -> bool:
-    """Returns whether a value is an array of numbers.
+    """Returns whether a value is a numeric JAX array or variable.
 
     >>> is_numeric_tensor(jnp.zeros(2)), is_numeric_tensor(np.zeros(2))
     (True, False)
@@ -209,16 +210,17 @@ def assert_shapes(
     message: str | None = None,
     name: str | None = None,
 ) -> None:
-    """Raises `ValueError` unless values have shapes that fit together.
+    """Raises `ValueError` unless values have the expected shapes.
 
     Args:
-        shapes: pairs of a value and its sizes. A size is a number; a text, which means
-            the same number everywhere; or None or a text of dots or stars for any. The
-            first or the last may be ``"..."`` for any number of axes.
-        data: accepted for TensorFlow's sake.
-        summarize: accepted for TensorFlow's sake.
-        message: a text for the beginning of the error.
-        name: accepted for TensorFlow's sake.
+        shapes: pairs of a value and its expected shape. Each size is a number; a name,
+            which stands for the same number in all shapes; or None or a string of dots
+            or stars, for any number. The first or the last size may be ``"..."``, for
+            any number of axes.
+        data: accepted for compatibility with TensorFlow and ignored.
+        summarize: accepted for compatibility with TensorFlow and ignored.
+        message: the text with which the error begins.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     >>> assert_shapes([([[1, 2, 3]], ("N", 3)), ([5], ("N",))])
     """
@@ -280,9 +282,11 @@ def _check_size(
         )
 
 
-@everyday_name("debugging.set_log_device_placement", difference="It has no effect.")
+@everyday_name(
+    "debugging.set_log_device_placement", difference="The setting has no effect."
+)
 def set_log_device_placement(enabled: bool) -> None:
-    """Keeps the setting, which has no effect: `Strategy.describe` tells devices.
+    """Stores a setting without effect; `Strategy.describe` shows the devices.
 
     >>> set_log_device_placement(False)
     """
@@ -295,7 +299,7 @@ def set_log_device_placement(enabled: bool) -> None:
 
 @everyday_name("debugging.get_log_device_placement")
 def get_log_device_placement() -> bool:
-    """Returns the value that `set_log_device_placement` was given.
+    """Returns the setting of `set_log_device_placement`.
 
     >>> get_log_device_placement()
     False

@@ -45,7 +45,7 @@ _MODES = {"CONSTANT": "constant", "REFLECT": "reflect", "SYMMETRIC": "symmetric"
 @tensors.folds_constants
 @tensors.makes_new_arrays
 def reshape(tensor: TensorLike, shape: Sizes, name: str | None = None) -> jax.Array:
-    """Returns the elements in another shape; one size may be -1.
+    """Returns an array in another shape; one size may be -1.
 
     >>> reshape([1, 2, 3, 4], [2, -1]).tolist()
     [[1, 2], [3, 4]]
@@ -76,7 +76,7 @@ def transpose(
 def concat(
     values: Sequence[TensorLike] | TensorLike, axis: int, name: str | None = "concat"
 ) -> jax.Array:
-    """Returns arrays one after the other along an axis.
+    """Returns arrays concatenated along an axis.
 
     >>> concat([[1], [2, 3]], 0).tolist()
     [1, 2, 3]
@@ -98,7 +98,7 @@ def concat(
 def stack(
     values: Sequence[TensorLike] | TensorLike, axis: int = 0, name: str | None = "stack"
 ) -> jax.Array:
-    """Returns arrays side by side along a new axis."""
+    """Returns arrays stacked along a new axis."""
     parts = list(cast("Iterable[TensorLike]", values))
     if not parts:
         raise errors.InvalidArgumentError("stack takes at least one array.")
@@ -119,10 +119,10 @@ def unstack(
     axis: int = 0,
     name: str | None = "unstack",
 ) -> list[jax.Array]:
-    """Returns the parts of an array along an axis, as a list.
+    """Returns the slices of an array along an axis, as a list.
 
     Raises:
-        ValueError: there are not `num` parts.
+        ValueError: the number of slices is not `num`.
     """
     found = tensors.tensor(value)
     along = axis_functions.find_axis("unstack", axis, found.ndim)
@@ -171,7 +171,7 @@ def split(
 
 @array_function("tile")
 def tile(input: TensorLike, multiples: Sizes, name: str | None = None) -> jax.Array:
-    """Returns an array repeated as a whole along each axis."""
+    """Returns an array that is repeated as a whole along each axis."""
     found = tensors.tensor(input)
     wanted = tensors.require_known("tile", "multiples", multiples)
     if not isinstance(wanted, tuple) or len(wanted) != found.ndim:
@@ -223,7 +223,7 @@ def expand_dims(input: TensorLike, axis: int, name: str | None = None) -> jax.Ar
 @array_function("broadcast_to")
 @tensors.makes_new_arrays
 def broadcast_to(input: TensorLike, shape: Sizes, name: str | None = None) -> jax.Array:
-    """Returns an array repeated to another shape."""
+    """Returns an array that is broadcast to another shape."""
     sizes = tensors.sizes("broadcast_to", "shape", shape)
     return tensors.call("broadcast_to", jnp.broadcast_to, tensors.tensor(input), sizes)
 
@@ -236,7 +236,7 @@ def pad(
     constant_values: TensorLike = 0,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns an array with more elements before and after it.
+    """Returns an array that is padded before and after its elements.
 
     Raises:
         ValueError: the mode is unknown.
@@ -272,7 +272,7 @@ def pad(
 @tensors.folds_constants
 @tensors.makes_new_arrays
 def reverse(tensor: TensorLike, axis: Sizes, name: str | None = None) -> jax.Array:
-    """Returns an array in the opposite order along axes."""
+    """Returns an array that is reversed along axes."""
     found = tensors.tensor(tensor)
     axes = tensors.require_known("reverse", "axis", axis)
     if not isinstance(axes, tuple):
@@ -286,7 +286,7 @@ def reverse(tensor: TensorLike, axis: Sizes, name: str | None = None) -> jax.Arr
 def roll(
     input: TensorLike, shift: TensorLike, axis: Sizes, name: str | None = None
 ) -> jax.Array:
-    """Returns an array rotated along axes."""
+    """Returns an array whose elements are shifted cyclically along axes."""
     found = tensors.tensor(input)
     axes = tensors.sizes("roll", "axis", axis)
     # A program may compute the shifts; only the axes must be known.
@@ -305,7 +305,7 @@ def reverse_sequence(
     batch_axis: int | None = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns rows, the first elements of each reversed."""
+    """Returns rows whose first `seq_lengths` elements are reversed."""
     found = tensors.tensor(input)
     sizes = tensors.tensor(seq_lengths)
     along = axis_functions.find_axis("reverse_sequence", seq_axis, found.ndim)
@@ -344,8 +344,8 @@ def meshgrid(*args: TensorLike, **kwargs: str) -> list[jax.Array]:
         **kwargs: `indexing` ("xy" or "ij"); `name` has no effect.
 
     Raises:
-        TypeError: an argument is unknown.
-        ValueError: `indexing` is neither.
+        TypeError: a keyword argument is unknown.
+        ValueError: `indexing` is neither "xy" nor "ij".
 
     >>> [x.tolist() for x in meshgrid([1, 2], [3, 4, 5])]
     [[[1, 2], [1, 2], [1, 2]], [[3, 3], [4, 4], [5, 5]]]
@@ -370,7 +370,7 @@ def meshgrid(*args: TensorLike, **kwargs: str) -> list[jax.Array]:
 def slice(
     input_: TensorLike, begin: Sizes, size: Sizes, name: str | None = None
 ) -> jax.Array:
-    """Returns a part of an array, from `begin` on.
+    """Returns the part of an array that starts at `begin` and has the shape `size`.
 
     Raises:
         InvalidArgumentError: the part is not within the array.
@@ -421,8 +421,9 @@ def strided_slice(
 ) -> jax.Array:
     """Returns ``input_[begin:end:strides]``.
 
-    A bit of a mask stands for an entry of `begin`: that it has no begin or no end, is
-    an ellipsis or a new axis, or is one position, without its axis.
+    Each bit of a mask belongs to one entry of `begin`. If it is set, that entry has no
+    begin or no end, is an ellipsis or a new axis, or is a single position, whose axis
+    is removed.
     """
     found = tensors.tensor(input_)
     first = tensors.sizes("strided_slice", "begin", begin)

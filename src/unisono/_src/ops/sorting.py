@@ -31,7 +31,7 @@ def sort(
     direction: str = "ASCENDING",
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the elements in order along an axis."""
+    """Returns the elements sorted along an axis."""
     found = tensors.tensor(values)
     kinds.check("sort", found.dtype, kinds.REAL)
     along = axis_functions.find_axis("sort", axis, found.ndim)
@@ -46,7 +46,7 @@ def argsort(
     stable: bool = False,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the positions that put the elements in order."""
+    """Returns the positions that sort the elements along an axis."""
     found = tensors.tensor(values)
     kinds.check("argsort", found.dtype, kinds.REAL)
     along = axis_functions.find_axis("argsort", axis, found.ndim)
@@ -62,7 +62,7 @@ def searchsorted(
     out_type: DType = dtypes.int32,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns where values would be inserted in sorted rows.
+    """Returns the positions at which to insert values into sorted rows.
 
     Raises:
         ValueError: `side` is neither "left" nor "right".
@@ -93,7 +93,7 @@ def searchsorted(
 def unravel_index(
     indices: TensorLike, dims: Sizes, name: str | None = None
 ) -> jax.Array:
-    """Returns the coordinates of positions in memory."""
+    """Returns the coordinates of flat positions in an array of a given shape."""
     places = tensors.tensor(indices)
     sizes = tensors.sizes("unravel_index", "dims", dims)
     axis_functions.check_bounds("unravel_index", places, int(np.prod(sizes)))
@@ -108,7 +108,7 @@ def histogram_fixed_width(
     dtype: DType = dtypes.int32,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the number of values in each of equal bins."""
+    """Returns the number of values in each of `nbins` equally wide bins."""
     bins = histogram_fixed_width_bins(values, value_range, nbins, dtypes.int32).reshape(
         -1
     )
@@ -124,10 +124,10 @@ def histogram_fixed_width_bins(
     dtype: DType = dtypes.int32,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns for each value the number of its bin.
+    """Returns the index of the bin of each value.
 
     Raises:
-        InvalidArgumentError: there is no bin, or the range is empty.
+        InvalidArgumentError: `nbins` is not positive, or the range is empty.
     """
     found, ends = tensors.to_one_type("histogram_fixed_width", values, value_range)
     kinds.check("histogram_fixed_width", found.dtype, kinds.REAL)

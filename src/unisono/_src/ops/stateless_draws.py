@@ -45,23 +45,26 @@ def stateless_uniform(
     name: str | None = None,
     alg: str | int = "auto_select",
 ) -> jax.Array:
-    """Returns uniform random numbers of a range, which follow from a seed.
+    """Returns uniform random numbers from a range, which a seed determines.
 
-    The bits are those of TensorFlow's Philox.
+    The random bits are those of TensorFlow's Philox algorithm.
 
     Args:
         shape: the shape of the result.
         seed: two integers.
-        minval: the lowest number; None, as `maxval`, for all integers of a type.
-        maxval: the end of the range; 1 by default for floats.
-        dtype: a type of floats, or of integers of 32 or 64 bits.
-        name: accepted for TensorFlow's sake.
-        alg: ``"philox"`` or ``"auto_select"``, which is the same here.
+        minval: the lower end of the range. For integers, `minval` and `maxval` can both
+            be None, which means all numbers of the dtype.
+        maxval: the upper end of the range; 1 by default for floats.
+        dtype: a float dtype, `int32` or `int64`; or `uint32` or `uint64` if both ends
+            are None.
+        name: accepted for compatibility with TensorFlow and ignored.
+        alg: ``"philox"`` or ``"auto_select"``, which means the same here.
 
     Raises:
-        InvalidArgumentError: the seed has another shape, or `minval` is not below
-            `maxval`.
-        ValueError: `dtype` is another type, or only one end of a range is given.
+        InvalidArgumentError: the seed does not have two integers, or `minval` is not
+            below `maxval` for integers.
+        ValueError: `dtype` is another dtype, or one end of a range of integers is
+            missing.
 
     >>> stateless_uniform([3], seed=[1, 2]).tolist()
     [0.844..., 0.192..., 0.996...]
@@ -91,20 +94,20 @@ def stateless_normal(
     name: str | None = None,
     alg: str | int = "auto_select",
 ) -> jax.Array:
-    """Returns numbers of a normal distribution that follow from a seed.
+    """Returns normal random numbers that a seed determines.
 
     Args:
         shape: the shape of the result.
         seed: two integers.
         mean: the mean.
         stddev: the standard deviation.
-        dtype: a type of floats.
-        name: accepted for TensorFlow's sake.
-        alg: ``"philox"`` or ``"auto_select"``, which is the same here.
+        dtype: a float dtype.
+        name: accepted for compatibility with TensorFlow and ignored.
+        alg: ``"philox"`` or ``"auto_select"``, which means the same here.
 
     Raises:
-        InvalidArgumentError: the seed has another shape.
-        TypeError: `dtype` is no type of floats.
+        InvalidArgumentError: the seed does not have two integers.
+        TypeError: `dtype` is not a float dtype.
 
     >>> stateless_normal([3], seed=[1, 2]).tolist()
     [0.544..., 0.207..., 0.073...]
@@ -125,20 +128,22 @@ def stateless_truncated_normal(
     name: str | None = None,
     alg: str | int = "auto_select",
 ) -> jax.Array:
-    """Returns numbers within two standard deviations that follow from a seed.
+    """Returns truncated normal random numbers that a seed determines.
+
+    All are within two standard deviations of the mean.
 
     Args:
         shape: the shape of the result.
         seed: two integers.
         mean: the mean.
-        stddev: the standard deviation, before numbers are dropped.
-        dtype: a type of floats.
-        name: accepted for TensorFlow's sake.
-        alg: ``"philox"`` or ``"auto_select"``, which is the same here.
+        stddev: the standard deviation of the distribution before truncation.
+        dtype: a float dtype.
+        name: accepted for compatibility with TensorFlow and ignored.
+        alg: ``"philox"`` or ``"auto_select"``, which means the same here.
 
     Raises:
-        InvalidArgumentError: the seed has another shape.
-        TypeError: `dtype` is no type of floats.
+        InvalidArgumentError: the seed does not have two integers.
+        TypeError: `dtype` is not a float dtype.
 
     >>> stateless_truncated_normal([3], seed=[1, 2]).tolist()
     [0.544..., 0.207..., 0.073...]
@@ -157,17 +162,19 @@ def stateless_categorical(
     dtype: DTypeLike | None = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns classes, drawn by their logits for each row, that follow from a seed.
+    """Returns random classes for each row of logits, which a seed determines.
 
     Args:
-        logits: a matrix with a row for each draw, of logarithms of weights.
-        num_samples: how many classes are drawn for each row.
+        logits: a matrix of unnormalized log-probabilities of the classes, with one row
+            for each distribution.
+        num_samples: how many classes to draw for each row.
         seed: two integers.
-        dtype: the type of the result; see `categorical`.
-        name: accepted for TensorFlow's sake.
+        dtype: the dtype of the result; see `categorical`.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        InvalidArgumentError: `logits` is no matrix, or the seed has another shape.
+        InvalidArgumentError: `logits` is not a matrix, or the seed does not have two
+            integers.
 
     >>> stateless_categorical([[0.0, -100.0]], 3, seed=[1, 2]).tolist()
     [[0, 0, 0]]
@@ -185,19 +192,19 @@ def stateless_gamma(
     dtype: DTypeLike = jnp.float32,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns numbers of gamma distributions that follow from a seed.
+    """Returns random numbers from gamma distributions, which a seed determines.
 
     Args:
-        shape: the shape of the result, which ends with that of the parameters.
+        shape: the shape of the result, which must end with that of the parameters.
         seed: two integers.
         alpha: the shape parameters.
         beta: the inverse scale parameters; 1 by default.
-        dtype: a type of floats.
-        name: accepted for TensorFlow's sake.
+        dtype: a float dtype.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        InvalidArgumentError: a shape does not fit.
-        TypeError: `dtype` is no type of floats.
+        InvalidArgumentError: `shape` or the shape of the seed does not fit.
+        TypeError: `dtype` is not a float dtype.
 
     >>> drawn = stateless_gamma([3, 2], seed=[1, 2], alpha=[0.5, 1.5])
     >>> half = stateless_gamma([3, 2], seed=[1, 2], alpha=[0.5, 1.5], beta=2.0)
@@ -219,17 +226,17 @@ def stateless_poisson(
     dtype: DTypeLike = jnp.int32,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns numbers of Poisson distributions that follow from a seed.
+    """Returns random numbers from Poisson distributions, which a seed determines.
 
     Args:
-        shape: the shape of the result, which ends with that of the rates.
+        shape: the shape of the result, which must end with that of the rates.
         seed: two integers.
         lam: the rates.
-        dtype: the type of the result.
-        name: accepted for TensorFlow's sake.
+        dtype: the dtype of the result.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        InvalidArgumentError: a shape does not fit.
+        InvalidArgumentError: `shape` or the shape of the seed does not fit.
 
     >>> stateless_poisson([3, 2], seed=[1, 2], lam=[0.5, 1.5]).shape
     (3, 2)
@@ -250,16 +257,16 @@ def stateless_shuffle(
     alg: str | int = "auto_select",
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the rows of an array in an order that follows from a seed.
+    """Returns the rows of an array in random order, which a seed determines.
 
     Args:
         value: an array; its first axis is shuffled.
         seed: two integers.
-        alg: ``"philox"`` or ``"auto_select"``, which is the same here.
-        name: accepted for TensorFlow's sake.
+        alg: ``"philox"`` or ``"auto_select"``, which means the same here.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        InvalidArgumentError: the seed has another shape.
+        InvalidArgumentError: the seed does not have two integers.
 
     >>> sorted(stateless_shuffle([1, 2, 3], seed=[1, 2]).tolist())
     [1, 2, 3]
@@ -271,18 +278,18 @@ def stateless_shuffle(
 
 @everyday_name("random.split", "random.experimental.stateless_split")
 def split(seed: Seed, num: int = 2, alg: str | int = "auto_select") -> jax.Array:
-    """Returns several seeds that follow from one, as the rows of a matrix.
+    """Returns several seeds that are derived from one, as the rows of a matrix.
 
-    They have the type of the seed: one of 64 bits, as that of an element in a
-    function of a dataset, gives others than one of 32 bits, as in TensorFlow.
+    They have the dtype of `seed`. As in TensorFlow, a 64-bit seed, such as an element
+    in a function of a dataset, gives other results than a 32-bit seed.
 
     Args:
         seed: two integers.
-        num: how many seeds.
-        alg: ``"philox"`` or ``"auto_select"``, which is the same here.
+        num: the number of seeds.
+        alg: ``"philox"`` or ``"auto_select"``, which means the same here.
 
     Raises:
-        InvalidArgumentError: the seed has another shape.
+        InvalidArgumentError: the seed does not have two integers.
 
     >>> split([1, 2]).tolist()
     [[1105988140, 1738052849], [-335576002, 370444179]]
@@ -294,15 +301,15 @@ def split(seed: Seed, num: int = 2, alg: str | int = "auto_select") -> jax.Array
 
 @everyday_name("random.fold_in", "random.experimental.stateless_fold_in")
 def fold_in(seed: Seed, data: ArrayLike, alg: str | int = "auto_select") -> jax.Array:
-    """Returns the seed that follows from a seed and a number, such as a step's.
+    """Returns a seed that is derived from a seed and a number, such as the step.
 
     Args:
         seed: two integers.
-        data: a whole number.
-        alg: ``"philox"`` or ``"auto_select"``, which is the same here.
+        data: an integer.
+        alg: ``"philox"`` or ``"auto_select"``, which means the same here.
 
     Raises:
-        InvalidArgumentError: the seed has another shape.
+        InvalidArgumentError: the seed does not have two integers.
 
     >>> fold_in([1, 2], 3).tolist()
     [1105988140, 3]

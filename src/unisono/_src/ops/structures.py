@@ -26,12 +26,12 @@ def is_nested(seq: object) -> bool:
 
 @everyday_name("nest.flatten")
 def flatten(structure: object, expand_composites: bool = False) -> list[Any]:
-    """Returns the leaves of a structure as a list, in the order of sorted keys.
+    """Returns the leaves of a structure as a list; keys of mappings are sorted.
 
     Args:
         structure: nested lists, tuples and mappings; anything else is a leaf.
-        expand_composites: whether a `PerReplica` counts as its values, and a
-            `ShardedVariable` as its parts.
+        expand_composites: whether to split a `PerReplica` into its values, and a
+            `ShardedVariable` into its parts.
 
     >>> flatten({"b": 1, "a": [2, (3,)]})
     [2, 3, 1]
@@ -63,17 +63,17 @@ def _children(x: Any, expands: bool) -> list[Any] | None:
 def pack_sequence_as(
     structure: _T, flat_sequence: Sequence[object], expand_composites: bool = False
 ) -> _T:
-    """Returns a structure like another one with other leaves.
+    """Returns a structure with the layout of another one and new leaves.
 
     Args:
         structure: the structure to follow.
         flat_sequence: the leaves, in the order of `flatten`.
-        expand_composites: whether a `PerReplica` counts as its values, and a
-            `ShardedVariable` as its parts.
+        expand_composites: whether to split a `PerReplica` into its values, and a
+            `ShardedVariable` into its parts.
 
     Raises:
-        TypeError: `flat_sequence` is no list.
-        ValueError: there are more or fewer leaves.
+        TypeError: `flat_sequence` is not a list.
+        ValueError: the number of leaves does not fit the structure.
 
     >>> pack_sequence_as({"b": 1, "a": (2, 3)}, [4, 5, 6])
     {'b': 6, 'a': (4, 5)}
@@ -162,18 +162,18 @@ def map_structure(
     expand_composites: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """Returns a structure with the results of a function on the leaves of others.
+    """Returns the results of a function on the leaves of structures, in their layout.
 
     Args:
         func: a function with one parameter for each structure.
-        *structure: structures of one layout.
+        *structure: structures with the same layout.
         check_types: whether containers must have the same types, too.
-        expand_composites: whether a `PerReplica` counts as its values, and a
-            `ShardedVariable` as its parts.
-        **kwargs: refused, as in TensorFlow.
+        expand_composites: whether to split a `PerReplica` into its values, and a
+            `ShardedVariable` into its parts.
+        **kwargs: raise a `ValueError`, as in TensorFlow.
 
     Raises:
-        TypeError: `func` is no function, or the types of containers differ.
+        TypeError: `func` is not a function, or the types of containers differ.
         ValueError: there is no structure, or the layouts differ.
 
     >>> map_structure(lambda x, y: x + y, [1, (2,)], [3, (4,)])
@@ -203,18 +203,19 @@ def assert_same_structure(
     check_types: bool = True,
     expand_composites: bool = False,
 ) -> None:
-    """Raises unless two structures have one layout.
+    """Raises an error unless two structures have the same layout.
 
     Args:
         nest1: a structure.
-        nest2: another one.
-        check_types: whether containers must have the same types, too. Any two kinds
-            of mappings count as the same, and so do named tuples of one name.
-        expand_composites: whether a `PerReplica` counts as its values, and a
-            `ShardedVariable` as its parts.
+        nest2: another structure.
+        check_types: whether containers must have the same types, too. All kinds of
+            mappings count as the same, and so do named tuples with the same name and
+            fields.
+        expand_composites: whether to split a `PerReplica` into its values, and a
+            `ShardedVariable` into its parts.
 
     Raises:
-        TypeError: a container has another type in the other structure.
+        TypeError: the types of containers differ.
         ValueError: the layouts differ.
 
     >>> assert_same_structure([1, {"a": 2}], [3, {"a": 4}])

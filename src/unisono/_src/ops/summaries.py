@@ -40,17 +40,18 @@ def image(
 
     Args:
         name: the name of the summary.
-        data: images in the shape ``[number, height, width, channels]``, with 1 to 4
-            channels: floats from 0 to 1, or integers. Or a function that returns them.
-        step: the point of training; default that of `set_step` or `as_default`.
-        max_outputs: how many images are written at most.
+        data: images of shape ``[number, height, width, channels]``, with 1 to 4
+            channels, as floats from 0 to 1 or integers; or a function that returns
+            them.
+        step: the training step; by default that of `set_step` or `as_default`.
+        max_outputs: the maximum number of images to write.
         description: a text that TensorBoard shows.
 
     Returns:
-        Whether they were written: see `should_record_summaries`.
+        Whether they were written; see `should_record_summaries`.
 
     Raises:
-        ValueError: there is no step, or `data` has another shape.
+        ValueError: no step is set, or `data` has a wrong shape.
 
     >>> import tempfile, unisono
     >>> writer = unisono.summary.create_file_writer(tempfile.mkdtemp())
@@ -87,20 +88,20 @@ def histogram(
     buckets: int | None = None,
     description: str | None = None,
 ) -> bool:
-    """Writes how often numbers are in each part of their range.
+    """Writes a histogram: how many numbers are in each part of their range.
 
     Args:
         name: the name of the summary.
         data: an array of any shape, a variable, or a function that returns one.
-        step: the point of training; default that of `set_step` or `as_default`.
+        step: the training step; by default that of `set_step` or `as_default`.
         buckets: the number of parts, 30 by default.
         description: a text that TensorBoard shows.
 
     Returns:
-        Whether it was written: see `should_record_summaries`.
+        Whether it was written; see `should_record_summaries`.
 
     Raises:
-        ValueError: there is no step, or `data` has no numbers.
+        ValueError: no step is set, or `data` is text.
 
     >>> import tempfile, unisono
     >>> weight = unisono.Variable([1.0, 2.0, 4.0])
@@ -125,20 +126,21 @@ def histogram(
 def text(
     name: str, data: object, step: Step | None = None, description: str | None = None
 ) -> bool:
-    """Writes texts, which TensorBoard shows as Markdown.
+    """Writes text, which TensorBoard shows as Markdown.
 
     Args:
         name: the name of the summary.
-        data: a text or nested lists of texts; a list of lists is shown as a table.
-        step: the point of training; default that of `set_step` or `as_default`.
+        data: a string or nested lists of strings. TensorBoard shows a list of lists as
+            a table.
+        step: the training step; by default that of `set_step` or `as_default`.
         description: a text that TensorBoard shows.
 
     Returns:
-        Whether they were written: see `should_record_summaries`.
+        Whether it was written; see `should_record_summaries`.
 
     Raises:
-        TypeError: `data` is no text.
-        ValueError: there is no step.
+        TypeError: `data` is not text.
+        ValueError: no step is set.
 
     >>> import tempfile, unisono
     >>> writer = unisono.summary.create_file_writer(tempfile.mkdtemp())
@@ -173,19 +175,18 @@ def audio(
 
     Args:
         name: the name of the summary.
-        data: clips in the shape ``[number, samples, channels]``, floats from -1 to 1.
-        sample_rate: the samples of a second.
-        step: the point of training; default that of `set_step` or `as_default`.
-        max_outputs: how many clips are written at most.
-        encoding: ``"wav"`` or None, which is the same.
+        data: clips of shape ``[number, samples, channels]``, floats from -1 to 1.
+        sample_rate: the number of samples per second.
+        step: the training step; by default that of `set_step` or `as_default`.
+        max_outputs: the maximum number of clips to write.
+        encoding: ``"wav"`` or None, which means the same.
         description: a text that TensorBoard shows.
 
     Returns:
-        Whether they were written: see `should_record_summaries`.
+        Whether they were written; see `should_record_summaries`.
 
     Raises:
-        ValueError: there is no step, the encoding is another one, or `data` has
-            another shape.
+        ValueError: no step is set, `encoding` is unknown, or `data` has a wrong shape.
 
     >>> import tempfile, unisono
     >>> writer = unisono.summary.create_file_writer(tempfile.mkdtemp())

@@ -24,44 +24,45 @@ __all__ = ["TensorArray"]
 @everyday_name(
     "TensorArray",
     difference=(
-        "In a compiled function one of fixed size that is written at a position that "
-        "the program computes has entries of one shape; a position that is not there "
-        "is left out, and reads as zeros. One that grows has a function run on the "
-        "host, unless the positions are known before. It has no `handle`, `flow` and "
-        "`grad`."
+        "If a compiled function computes an index that it writes, all entries have one "
+        "shape; writing out of range has no effect, and reading there gives zeros. A "
+        "function in which the size grows runs on the host, unless the indices are "
+        "known when it is traced. There is no `handle`, `flow` or `grad`."
     ),
 )
 @final
 class TensorArray(bodies.LoopCarried):
-    """A list of arrays of one type, for the values of a loop.
+    """A list of arrays of one dtype, for the values of a loop.
 
-    Eagerly it is a list that `write` changes, as in TensorFlow. In a compiled
-    `function` the methods return another TensorArray: write ``a = a.write(i, x)``. It
-    may be a value of `while_loop` and a result of the branches of `cond`, and gradients
-    go through it.
+    In eager code, `write` changes the list itself, as in TensorFlow. In a compiled
+    `function`, the methods return a new TensorArray, so write ``a = a.write(i, x)``. A
+    TensorArray can be a loop variable of `while_loop` and a result of the branches of
+    `cond`, and gradients flow through it.
 
-    In a compiled `function` a position may be an array that the program computes. Then
-    the entries have one shape, and a position that is not there is left out, and reads
-    as zeros. One that grows has the function run on the host, with compiled turns of
-    its loops; not so if its positions do not depend on numbers that the program
-    computes, as in a loop over ``range(10)`` without `break`.
+    In a compiled `function`, the program may compute a position. Then all entries must
+    have the same shape, a write at a position out of range has no effect, and a read
+    there returns zeros. If the TensorArray grows, the function runs on the host, and
+    only the bodies of its loops are compiled. This does not happen if the positions do
+    not depend on numbers that the program computes, as in a loop over ``range(10)``
+    without `break`.
 
     Args:
-        dtype: the type of the elements.
+        dtype: the dtype of the entries.
         size: the number of entries.
-        dynamic_size: whether a write behind the end makes it longer.
-        clear_after_read: whether `read` removes the entry; True by default. It counts
-            eagerly only, as in TensorFlow.
-        tensor_array_name: accepted for TensorFlow's sake.
-        handle: None; there are no handles.
-        flow: None; there are no handles.
+        dynamic_size: whether a write past the end adds entries.
+        clear_after_read: whether `read` removes the entry; True by default. It has an
+            effect in eager code only, as in TensorFlow.
+        tensor_array_name: accepted for compatibility with TensorFlow and ignored.
+        handle: must be None.
+        flow: must be None.
         infer_shape: whether all entries must have the shape of the first one.
-        element_shape: the shape of an entry, as far as it is known.
-        colocate_with_first_write_call: accepted for TensorFlow's sake.
-        name: accepted for TensorFlow's sake.
+        element_shape: the shape of an entry, or the part of it that is known.
+        colocate_with_first_write_call: accepted for compatibility with TensorFlow and
+            ignored.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        ValueError: there is no `size`, or a `handle` or `flow` is given.
+        ValueError: `size` is missing, or a `handle` or `flow` is given.
 
     >>> import unisono
     >>> @unisono.function
@@ -125,24 +126,25 @@ class TensorArray(bodies.LoopCarried):
 
     @property
     def dtype(self) -> np.dtype:
-        """The type of the elements."""
+        """The dtype of the entries."""
         found: np.dtype = self._entries.dtype
         return found
 
     @property
     def dynamic_size(self) -> bool:
-        """Whether a write behind the end makes it longer."""
+        """Whether a write past the end adds entries."""
         return self._entries.grows
 
     @property
     def element_shape(self) -> TensorShape:
-        """The shape of an entry, as far as it is known."""
+        """The shape of an entry, or the part of it that is known."""
         return self._entries.shape
 
     def size(self, name: str | None = None) -> jax.Array:
         """Returns the number of entries.
 
-        While a function is compiled it is NumPy's number, which can be a shape.
+        While a function is compiled, the result is a NumPy number, which can be used as
+        a size.
 
         >>> int(TensorArray(np.float32, size=3).size())
         3
@@ -165,19 +167,18 @@ class TensorArray(bodies.LoopCarried):
     def write(
         self, index: TensorLike, value: TensorLike, name: object = None
     ) -> TensorArray:
-        """Returns the TensorArray with an entry at a position.
+        """Returns the TensorArray with an entry written at a position.
 
         Args:
             index: the position.
             value: the entry.
-            name: accepted for TensorFlow's sake.
+            name: accepted for compatibility with TensorFlow and ignored.
 
         Raises:
-            InvalidArgumentError: the entry has another type.
-            OutOfRangeError: the position is not there.
-            ValueError: the entry has another shape; or, in a program of JAX' that is
-                no function's, a TensorArray of dynamic size is written at a position
-                that the program computes.
+            InvalidArgumentError: the entry has a wrong dtype.
+            OutOfRangeError: the position is out of range.
+            ValueError: the entry has a wrong shape; or the size is dynamic, and a
+                program of JAX outside `unisono.function` computes the position.
 
         >>> TensorArray(np.float32, size=2).write(1, 5.0).stack().tolist()
         [0.0, 5.0]
@@ -190,16 +191,16 @@ class TensorArray(bodies.LoopCarried):
         return self._make(entries)
 
     def read(self, index: TensorLike, name: str | None = None) -> jax.Array:
-        """Returns the entry at a position; zeros if it is not written.
+        """Returns the entry at a position, or zeros if it was not written.
 
         Args:
             index: the position.
-            name: accepted for TensorFlow's sake.
+            name: accepted for compatibility with TensorFlow and ignored.
 
         Raises:
-            InvalidArgumentError: it was read before, which has removed it.
-            OutOfRangeError: the position is not there.
-            ValueError: it is not written, and has no known shape.
+            InvalidArgumentError: the entry was removed by an earlier `read`.
+            OutOfRangeError: the position is out of range.
+            ValueError: the entry was not written, and its shape is not known.
 
         >>> float(TensorArray(np.float32, size=2).write(1, 5.0).read(1))
         5.0
@@ -226,8 +227,8 @@ class TensorArray(bodies.LoopCarried):
         """Returns all entries in one array, along a new first axis.
 
         Raises:
-            InvalidArgumentError: they have different shapes.
-            ValueError: none is written, and their shape is not known.
+            InvalidArgumentError: the entries have different shapes.
+            ValueError: an entry was not written, and its shape is not known.
 
         >>> TensorArray(np.int32, size=2).unstack([3, 4]).stack().tolist()
         [3, 4]
@@ -240,10 +241,10 @@ class TensorArray(bodies.LoopCarried):
 
         Args:
             indices: the positions, along one axis.
-            name: accepted for TensorFlow's sake.
+            name: accepted for compatibility with TensorFlow and ignored.
 
         Raises:
-            OutOfRangeError: a position is not there.
+            OutOfRangeError: a position is out of range.
 
         >>> TensorArray(np.int32, size=3).unstack([3, 4, 5]).gather([2, 0]).tolist()
         [5, 3]
@@ -259,7 +260,7 @@ class TensorArray(bodies.LoopCarried):
         return found
 
     def concat(self, name: str | None = None) -> jax.Array:
-        """Returns all entries in one array, one after the other along the first axis.
+        """Returns all entries in one array, concatenated along the first axis.
 
         Raises:
             InvalidArgumentError: the entries are scalars.
@@ -282,7 +283,7 @@ class TensorArray(bodies.LoopCarried):
 
         Args:
             value: the array.
-            name: accepted for TensorFlow's sake.
+            name: accepted for compatibility with TensorFlow and ignored.
 
         Raises:
             ValueError: there are more rows than entries.
@@ -311,15 +312,15 @@ class TensorArray(bodies.LoopCarried):
     def scatter(
         self, indices: TensorLike, value: TensorLike, name: str | None = None
     ) -> TensorArray:
-        """Returns the TensorArray with the rows of an array at some positions.
+        """Returns the TensorArray with the rows of an array written at some positions.
 
         Args:
             indices: the positions, along one axis.
-            value: the array, with a row for each of them.
-            name: accepted for TensorFlow's sake.
+            value: the array, with a row for each position.
+            name: accepted for compatibility with TensorFlow and ignored.
 
         Raises:
-            OutOfRangeError: a position is not there.
+            OutOfRangeError: a position is out of range.
 
         >>> TensorArray(np.int32, size=3).scatter([2, 0], [4, 5]).stack().tolist()
         [5, 0, 4]
@@ -346,11 +347,11 @@ class TensorArray(bodies.LoopCarried):
         Args:
             value: the array.
             lengths: the length of each part along the first axis.
-            name: accepted for TensorFlow's sake.
+            name: accepted for compatibility with TensorFlow and ignored.
 
         Raises:
             InvalidArgumentError: the lengths do not fit the array or the size.
-            ValueError: a program would have to compute the lengths.
+            ValueError: a compiled program computes the lengths.
 
         >>> parts = TensorArray(np.int32, size=2, infer_shape=False)
         >>> parts.split([3, 4, 5], [1, 2]).read(1).tolist()
@@ -392,7 +393,7 @@ class TensorArray(bodies.LoopCarried):
         return self._make(self._entries.copy())
 
     def close(self, name: str | None = None) -> None:
-        """Does nothing: Python frees the entries.
+        """Does nothing, because Python frees the entries.
 
         >>> TensorArray(np.int32, size=2).close()
         """
@@ -400,11 +401,11 @@ class TensorArray(bodies.LoopCarried):
     # What loops, branches and JAX ask for.
 
     def settle(self) -> TensorArray:
-        """Returns it in the form in which a loop of a program carries it."""
+        """Returns the TensorArray in the form that a compiled loop carries."""
         return self._make(self._entries.settle())
 
     def fill_like(self, other: TensorArray) -> TensorArray:
-        """Returns it, of which no entry is written, in the form of another one."""
+        """Returns the unwritten TensorArray in the form of another one."""
         return self._make(self._entries.fill_like(other._entries))
 
     def _tree_flatten(self) -> tuple[tuple[Any, ...], Any]:

@@ -174,7 +174,7 @@ def _make_pool(compute: _Compute, told: str, path: str, default: str = "") -> Po
         layout = Layout(called, rank, data_format)
         return compute(layout, input, _window(layout, ksize, strides, padding))
 
-    axes = {"": "the axes of space", "NWC": "one axis", "NHWC": "two axes"}
+    axes = {"": "the spatial axes", "NWC": "one axis", "NHWC": "two axes"}
     pool.__doc__ = f"Returns {told} of windows over {axes.get(default, 'three axes')}."
     return array_function(path)(pool)
 

@@ -6,24 +6,24 @@ differ.
 """
 
 _NUMPY = "The function runs in Python, on NumPy arrays."
-_ORDER = "The order for a seed is another one than TensorFlow's."
-_FORMAT = "The format is unisono's own; TensorFlow's files cannot be read."
+_ORDER = "For the same seed the order differs from TensorFlow's."
+_FORMAT = "The file format differs from TensorFlow's, whose files cannot be read."
 _SAVED = (
-    "StableHLO programs of functions with an input_signature are stored; TensorFlow "
-    "and its Serving cannot read them."
+    "The format is StableHLO, for functions with an input_signature; TensorFlow and "
+    "TensorFlow Serving cannot read it."
 )
 _XLA = "XLA chooses the algorithm; the numbers are the same."
 _STEP = "There is a global step only inside the model_fn of an Estimator."
-_TPU = "It runs on any devices; without a TPU they are laid out as one."
+_TPU = "It works on any devices; without a TPU they are arranged like those of a TPU."
 
 # Dotted path without ``tf.`` -> how the name here differs, a sentence.
 DIFFERENCES = {
     "Tensor.device": "It is JAX's device object, not a string.",
-    "Tensor.dtype": "It is NumPy's dtype.",
+    "Tensor.dtype": "It is a NumPy dtype.",
     "Tensor.shape": "It is a tuple of ints.",
-    "Variable.initial_value": "It raises, as TensorFlow's does outside graphs.",
+    "Variable.initial_value": "It raises an error, as in TensorFlow outside graphs.",
     "__version__": "It is the version of unisono.",
-    "data.Dataset.cache": f"With a filename: {_FORMAT}",
+    "data.Dataset.cache": f"Without a filename it is the same. {_FORMAT}",
     "data.Dataset.filter": _NUMPY,
     "data.Dataset.flat_map": _NUMPY,
     "data.Dataset.interleave": _NUMPY,
@@ -40,29 +40,41 @@ DIFFERENCES = {
     "distribute.TPUStrategy": _TPU,
     "distribute.cluster_resolver.TPUClusterResolver": _TPU,
     "distribute.experimental.PreemptionCheckpointHandler": (
-        "Runs are counted in a plain number, and it exits with 42 on every platform."
+        "The count of runs is a plain number, not a variable, and the exit code is 42 "
+        "on every platform."
     ),
     "distribute.experimental.TPUStrategy": _TPU,
-    "estimator.EstimatorSpec": "train_op is unisono.estimator.minimize or a function.",
-    "keras.callbacks.BackupAndRestore": (
-        "It goes on within an epoch; it has no save_before_preemption."
+    "estimator.EstimatorSpec": (
+        "train_op is the result of unisono.estimator.minimize, or a function."
     ),
-    "metrics.Mean": "It is unisono's own; Keras' is tf.keras.metrics.Mean.",
+    "keras.callbacks.BackupAndRestore": (
+        "It resumes in the middle of an epoch, and has no save_before_preemption."
+    ),
+    "metrics.Mean": (
+        "It is a class of unisono; the metric of Keras is tf.keras.metrics.Mean."
+    ),
     "optimizers.Optimizer": "It takes an Optax transformation and the variables.",
-    "random.Generator.make_seeds": "The halves of TensorFlow's seeds are given.",
-    "random.Generator.uniform_full_int": "It gives uint32 if JAX has no 64-bit types.",
+    "random.Generator.make_seeds": (
+        "Unless JAX's 64-bit types are enabled, it returns the 32-bit halves of "
+        "TensorFlow's seeds."
+    ),
+    "random.Generator.uniform_full_int": (
+        "The default type is uint32 unless JAX's 64-bit types are enabled."
+    ),
     "compat.v1.train.get_global_step": _STEP,
     "compat.v1.train.get_or_create_global_step": _STEP,
     "train.get_global_step": _STEP,
     "train.get_or_create_global_step": _STEP,
     "saved_model.load": _SAVED,
     "saved_model.save": _SAVED,
-    "summary.scalar": "A compiled function that writes waits until it has run.",
+    "summary.scalar": (
+        "If a compiled function writes it, each call waits until the function has run."
+    ),
     "tpu.experimental.initialize_tpu_system": _TPU,
     "train.Checkpoint.read": _FORMAT,
     "train.Checkpoint.restore": _FORMAT,
-    "train.ExponentialMovingAverage": "It needs a list of variables.",
-    "train.latest_checkpoint": "Damaged checkpoints are passed over with a warning.",
+    "train.ExponentialMovingAverage": "`apply` needs a list of variables.",
+    "train.latest_checkpoint": "Damaged checkpoints are skipped, with a warning.",
     "train.load_checkpoint": _FORMAT,
 }
 
@@ -174,7 +186,7 @@ KERAS_NAME_FIRST = "The name comes first, as in Keras 2; it is taken, with a war
 
 # Arguments of Keras 2 that unisono takes, by class or method -> what happens.
 KERAS_TAKEN = {
-    "Optimizer": {"lr": "It is taken for learning_rate=, with a warning."},
+    "Optimizer": {"lr": "It is used as learning_rate=, with a warning."},
     "Optimizer.apply_gradients": {
         "experimental_aggregate_gradients": (
             "With False every replica applies its own gradients, which must be equal."
@@ -188,7 +200,7 @@ KERAS_TAKEN = {
         "options": "The options have no effect.",
         "save_format": KERAS_WEIGHTS,
     },
-    "Trainer.compile": {"per_replica": "It is unisono's own."},
+    "Trainer.compile": {"per_replica": "It is an addition of unisono."},
     "ModelCheckpoint": {"options": "The options have no effect."},
 }
 
@@ -205,11 +217,11 @@ KERAS_MODELS = frozenset(
 # Members that are Keras 2's, and work here because unisono adds them -> a sentence.
 KERAS_KEPT = {
     "Metric.reset_states": "Keras 3 calls it reset_state; the old name works, too.",
-    "Model.compiled_loss": "Keras 3 has none; unisono adds it.",
-    "Model.compiled_metrics": "Keras 3 has none; unisono adds it.",
-    "Model.save_spec": "Keras 3 has none; unisono adds it.",
+    "Model.compiled_loss": "Keras 3 does not have it; unisono adds it.",
+    "Model.compiled_metrics": "Keras 3 does not have it; unisono adds it.",
+    "Model.save_spec": "Keras 3 does not have it; unisono adds it.",
     "Optimizer.lr": "Keras 3 calls it learning_rate; the old name works, too.",
-    "Optimizer.minimize": "Keras 3 has none; unisono adds it.",
+    "Optimizer.minimize": "Keras 3 does not have it; unisono adds it.",
 }
 
 # Arguments of Keras 2 that Keras 3's classes do not take -> what to write.
@@ -238,17 +250,17 @@ KERAS_ARGUMENTS = {
 OTHER_PACKAGES = {
     "tensorflow_addons": "It needs TensorFlow. Keras 3 and optax have most of it.",
     "tensorflow_datasets": (
-        "tfds.load needs TensorFlow. Write tfds.data_source(name, split=...), whose "
-        "elements are NumPy arrays, and unisono.data.Dataset.from_generator."
+        "tfds.load needs TensorFlow. Use tfds.data_source(name, split=...), whose "
+        "elements are NumPy arrays, with unisono.data.Dataset.from_generator."
     ),
     "tensorflow_hub": "It needs TensorFlow. Use keras_hub or flax models.",
     "tensorflow_probability": (
-        "Write tensorflow_probability.substrates.jax, which needs no TensorFlow."
+        "Use tensorflow_probability.substrates.jax, which does not need TensorFlow."
     ),
     "tensorflow_text": "It needs TensorFlow. Use keras_hub's tokenizers on the host.",
     "tensorflow_io": "It needs TensorFlow. Use the formats' own packages.",
     "tensorflow_model_optimization": "It needs TensorFlow. Use qwix.",
-    "tensorflow_estimator": "Write unisono.estimator.",
+    "tensorflow_estimator": "Use unisono.estimator.",
     "tensorflow_federated": "It needs TensorFlow.",
     "tensorflow_transform": "It needs TensorFlow.",
     "tensorflow_recommenders": "It needs TensorFlow. Use keras_rs.",

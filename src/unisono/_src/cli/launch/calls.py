@@ -39,9 +39,10 @@ def launch(
 ) -> list[Any]:
     """Runs a function as `n` workers on this machine, and returns their results.
 
-    Every worker is a process that imports the module and calls the function; TF_CONFIG
-    tells it which worker it is. Arguments and results travel as JSON, and no code is
-    sent. A function of a notebook must stand in a module: write the cell to a file.
+    Every worker is a process that imports the module and calls the function. The
+    variable TF_CONFIG says which worker it is. Arguments and results are sent as JSON;
+    code is not sent. A function in a notebook cannot be imported: write its cell to a
+    file.
 
     >>> import unisono
     >>> unisono.launch("math:hypot", 2, args=(3, 4), quiet=True)
@@ -52,28 +53,28 @@ def launch(
         n: the number of workers.
         args: positional arguments, the same for every worker.
         kwargs: keyword arguments, the same for every worker.
-        devices: devices per worker; virtual ones on CPU.
+        devices: the number of devices per worker; on a CPU they are virtual devices.
         platform: ``"auto"``, ``"cpu"``, ``"gpu"`` or ``"tpu"``.
         restarts: how often the whole group may be started again after a failure.
-        output_dir: a directory for the workers' output, which is then not shown.
-        quiet: whether to show nothing.
-        timeout_seconds: how long the workers may take after each start; None for any
-            time.
-        grace_seconds: after a failure, how long the others may take to end.
+        output_dir: a directory for the workers' output, which is then not printed.
+        quiet: whether to print nothing.
+        timeout_seconds: how long the workers may take after each start; None for no
+            limit.
+        grace_seconds: after a failure, how long the other workers may take to end.
         stop_seconds: after a signal, how long a worker may take to end.
-        stopped_seconds: how long a worker may be stopped, as by SIGSTOP, before it is
-            killed; 0 for any time. By default the environment variable
+        stopped_seconds: how long a worker may be stopped, for example by SIGSTOP,
+            before it is killed; 0 for no limit. The default is the environment variable
             ``UNISONO_STOPPED_SECONDS``, or 10.
-        check_replicas: after how many steps workers compare their copies of mirrored
-            variables again; 0 for never. By default the environment variable
-            ``UNISONO_CHECK_REPLICAS``, or 0.
+        check_replicas: the number of steps after which the workers compare their copies
+            of mirrored variables again; 0 for never. The default is the environment
+            variable ``UNISONO_CHECK_REPLICAS``, or 0.
 
     Returns:
-        The workers' results, in their order.
+        The results of the workers, in worker order.
 
     Raises:
-        LaunchError: a worker failed, or the time was over; it has the traceback of the
-            worker that failed first.
+        LaunchError: a worker failed, or the workers took too long. The error has the
+            traceback of the worker that failed first.
         TypeError: `target` is not a string, or an argument cannot be written as JSON.
         ValueError: `target` or another argument is malformed, or there are too few
             devices.

@@ -12,23 +12,26 @@ _PILLOW = "Use PIL.Image.open(io.BytesIO(data)) of Pillow in Dataset.map."
 _CROP = "Use unisono.io.decode_jpeg(data)[y : y + height, x : x + width]."
 _JPEG_SHAPE = "Use unisono.io.decode_jpeg(data).shape."
 _IS_JPEG = r'Use data[:3] == b"\xff\xd8\xff".'
-_BASE64 = "Use base64.urlsafe_b64{} of Python in Dataset.map; TensorFlow drops the `=`."
+_BASE64 = (
+    "Use Python's base64.urlsafe_b64{} in Dataset.map; TensorFlow leaves out the "
+    "padding `=`."
+)
 _PROTO = "Use the package protobuf and your compiled classes in Dataset.map."
 _SPARSE_BYTES = (
     "Serialize its indices, values and shape with unisono.io.serialize_tensor."
 )
 _CANDIDATES = (
     "Draw classes with unisono.random.uniform or jax.random.categorical, or use the "
-    "whole softmax."
+    "full softmax."
 )
 _POOL = "Use unisono.nn.max_pool or unisono.nn.avg_pool."
 _BY_HAND = "Use unisono.GradientTape: it differentiates the convolution."
-_WRAPPER = "Write the {} in the cell's own call method."
+_WRAPPER = "Write the {} in the call method of the cell."
 _OPERATOR = (
-    "Write the function of a vector, such as lambda x: d * x, or the matrix itself; "
-    "jax.scipy.sparse.linalg.cg solves with either."
+    "Use the matrix, or a function that multiplies it by a vector, such as lambda x: d "
+    "* x; jax.scipy.sparse.linalg.cg takes either."
 )
-_OLD_NUMBERS = "Keep numpy.{} numbers and their scale; keras and qwix quantize models."
+_OLD_NUMBERS = "Store numpy.{} numbers and their scale; keras and qwix quantize models."
 
 INSTEAD = {
     "DeviceSpec": 'Use a name such as "/GPU:0".',
@@ -52,7 +55,9 @@ INSTEAD = {
     "fingerprint": "Use hashlib.blake2b(data, digest_size=8) in Dataset.map.",
     "ifftnd": "Use jax.numpy.fft.ifftn(x, fft_length, axes).",
     "irfftnd": "Use jax.numpy.fft.irfftn(x, fft_length, axes).",
-    "matrix_square_root": "Use jax.scipy.linalg.sqrtm(x), and .real if it is real.",
+    "matrix_square_root": (
+        "Use jax.scipy.linalg.sqrtm(x), and its .real if the root is real."
+    ),
     "nondifferentiable_batch_function": (
         "Collect the requests in Python, and call the function on the batch."
     ),
@@ -62,7 +67,7 @@ INSTEAD = {
     "quint16": _OLD_NUMBERS.format("uint16"),
     "quint8": _OLD_NUMBERS.format("uint8"),
     "random_index_shuffle": "Use jax.random.permutation(jax.random.key(seed), n)[i].",
-    "required_space_to_batch_paddings": "Use numpy: -size % block is the padding.",
+    "required_space_to_batch_paddings": "Compute the padding as -size % block.",
     "rfftnd": "Use jax.numpy.fft.rfftn(x, fft_length, axes).",
     "space_to_batch": (
         "Pad with unisono.pad, then use unisono.reshape and unisono.transpose."
@@ -80,7 +85,8 @@ INSTEAD = {
         "compiled functions."
     ),
     "image.crop_and_resize": (
-        "Use jax.image.scale_and_translate, or crop and unisono.image.resize."
+        "Use jax.image.scale_and_translate, or slice the image and use "
+        "unisono.image.resize."
     ),
     "image.decode_and_crop_jpeg": _CROP,
     "image.decode_jxl": _PILLOW,
@@ -98,13 +104,13 @@ INSTEAD = {
     ),
     "image.is_jpeg": _IS_JPEG,
     "image.non_max_suppression_padded": (
-        "Use unisono.image.non_max_suppression, and pad what it gives."
+        "Use unisono.image.non_max_suppression, and pad the result."
     ),
     "image.non_max_suppression_with_scores": (
-        "Use unisono.image.non_max_suppression, and unisono.gather the scores; it has "
-        "no soft suppression."
+        "Use unisono.image.non_max_suppression, and unisono.gather for the scores; "
+        "there is no soft suppression."
     ),
-    "image.psnr": "Use 10 * log10(max_val**2 / mean((a - b) ** 2)) of jax.numpy.",
+    "image.psnr": "Compute 10 * log10(max_val**2 / mean((a - b) ** 2)) with jax.numpy.",
     "image.random_jpeg_quality": (
         "Use unisono.io.encode_jpeg with a random quality, and unisono.io.decode_jpeg."
     ),
@@ -117,7 +123,8 @@ INSTEAD = {
     ),
     "image.ssim": (
         "Compute the means, variances and covariance of windows by convolutions with "
-        "a Gaussian of 11 x 11 and deviation 1.5, as skimage.metrics does on the host."
+        "an 11 x 11 Gaussian of standard deviation 1.5, or use skimage.metrics on the "
+        "host."
     ),
     "image.stateless_sample_distorted_bounding_box": (
         "Use unisono.image.stateless_random_crop."
@@ -129,7 +136,7 @@ INSTEAD = {
     "image.transpose": "Use jax.numpy.swapaxes(images, -3, -2).",
     "io.decode_and_crop_jpeg": _CROP,
     "io.decode_base64": _BASE64.format("decode"),
-    "io.decode_compressed": "Use zlib or gzip.decompress of Python in Dataset.map.",
+    "io.decode_compressed": "Use Python's zlib or gzip.decompress in Dataset.map.",
     "io.decode_json_example": (
         "Use google.protobuf.json_format, or json, in Dataset.map."
     ),
@@ -158,10 +165,10 @@ INSTEAD = {
         "(v * jax.numpy.log(w)) @ v.T; else scipy.linalg.logm on the host."
     ),
     "linalg.lu": "Use lu, _, p = jax.lax.linalg.lu(x).",
-    "linalg.lu_matrix_inverse": "Use jax.numpy.linalg.inv(x) of the matrix itself.",
-    "linalg.lu_reconstruct": "Keep the matrix itself.",
-    "linalg.lu_solve": "Use jax.numpy.linalg.solve(x, rhs) of the matrix itself.",
-    "linalg.sqrtm": "Use jax.scipy.linalg.sqrtm(x), and .real if it is real.",
+    "linalg.lu_matrix_inverse": "Use jax.numpy.linalg.inv(x) of the original matrix.",
+    "linalg.lu_reconstruct": "Keep the original matrix.",
+    "linalg.lu_solve": "Use jax.numpy.linalg.solve(x, rhs) with the original matrix.",
+    "linalg.sqrtm": "Use jax.scipy.linalg.sqrtm(x), and its .real if the root is real.",
     "linalg.tridiagonal_matmul": (
         "Multiply the three diagonals with rhs and its shifts (jax.numpy.roll)."
     ),
@@ -223,13 +230,15 @@ INSTEAD = {
     "nn.batch_norm_with_global_normalization": "Use unisono.nn.batch_normalization.",
     "nn.collapse_repeated": "Use itertools.groupby on the host.",
     "nn.compute_accidental_hits": _CANDIDATES,
-    "nn.conv_transpose": "Use unisono.nn.conv2d_transpose, or that of 1 or 3 axes.",
+    "nn.conv_transpose": (
+        "Use unisono.nn.conv1d_transpose, conv2d_transpose or conv3d_transpose."
+    ),
     "nn.ctc_unique_labels": "Use numpy.unique(labels, return_inverse=True).",
     "nn.depthwise_conv2d_backprop_filter": _BY_HAND,
     "nn.depthwise_conv2d_backprop_input": _BY_HAND,
     "nn.dilation2d": (
-        "Use jax.lax.reduce_window with jax.lax.max; a filter that is not zero is "
-        "added to jax.lax.conv_general_dilated_patches first."
+        "Use jax.lax.reduce_window with jax.lax.max; if the filter is not zero, add it "
+        "to jax.lax.conv_general_dilated_patches and take the maximum."
     ),
     "nn.erosion2d": "Use jax.lax.reduce_window with jax.lax.min.",
     "nn.experimental": "Use unisono.nn.dropout, or unisono.random.stateless_uniform.",
@@ -244,13 +253,15 @@ INSTEAD = {
         "Use jax.lax.conv_general_dilated_patches, then max and argmax."
     ),
     "nn.nce_loss": _CANDIDATES,
-    "nn.normalize_moments": "Use mean = sums / n and squares / n - mean**2.",
+    "nn.normalize_moments": (
+        "Compute the mean as sums / n, and the variance as squares / n - mean**2."
+    ),
     "nn.pool": _POOL,
     "nn.space_to_batch": "Use dilations= of unisono.nn.convolution.",
     "nn.sufficient_statistics": "Use x.sum(axes) and (x * x).sum(axes).",
     "nn.weighted_moments": (
-        "Use mean = jax.numpy.average(x, axes, weights), and the same of "
-        "(x - mean) ** 2."
+        "Compute mean = jax.numpy.average(x, axes, weights), and the variance as the "
+        "same average of (x - mean) ** 2."
     ),
     "nn.with_space_to_batch": "Use dilations= of unisono.nn.convolution.",
     "profiler.experimental.client": (

@@ -39,7 +39,8 @@ _LOOKUPS = (
     "unisono.nn.embedding_lookup, and sum with a mask."
 )
 _LISTS = (
-    "Use unisono.io.VarLenFeature, which gives a dense array filled up to the longest."
+    "Use unisono.io.VarLenFeature, which gives a dense array padded to the longest "
+    "list."
 )
 _SPARSE = (
     "Use a dense array, jax.experimental.sparse.BCOO, or indices with jax.numpy.take."
@@ -48,7 +49,7 @@ _IMAGES = (
     "Use jax.image, keras.ops.image, or keras.layers such as RandomFlip, in "
     "Dataset.map or in the model."
 )
-_V1 = "Write the name of TensorFlow 2 for it; there are no sessions, graphs or feeds."
+_V1 = "Use the TensorFlow 2 name; there are no sessions, graphs or feeds."
 _KERAS = "Install Keras with pip install 'unisono[keras]'."
 _GPU = 'Use bool(unisono.config.list_physical_devices("GPU")).'
 _TRACE = "Use unisono.profiler.experimental.start and stop."
@@ -60,7 +61,7 @@ ROWS = tuple(
     Family(*row)
     for row in (
         ("", "tensors", "Use jax.numpy, jax.lax or keras.ops."),
-        ("AggregationMethod", "gradients", "Leave it out: XLA adds gradients."),
+        ("AggregationMethod", "gradients", "Leave it out: XLA adds the gradients."),
         ("CriticalSection", "locks", "Use threading.Lock outside compiled functions."),
         ("Graph", "graphs", _GRAPHS),
         ("Operation", "graphs", _GRAPHS),
@@ -82,7 +83,7 @@ ROWS = tuple(
         ),
         ("autograph.experimental", "turning Python into graphs", "Leave it out."),
         ("batch_to_space", "images", "Use reshape and transpose."),
-        ("bitwise", "bits", "Use jax.numpy.bitwise_and and its like."),
+        ("bitwise", "bits", "Use jax.numpy.bitwise_and and similar functions."),
         ("compat", "older programs", "Use Python 3's str, bytes and numbers."),
         ("compat.v1", "programs of TensorFlow 1", _V1),
         ("config", "devices and settings", "Use unisono.config or jax.config.update."),
@@ -109,7 +110,10 @@ ROWS = tuple(
         (
             "data.experimental.enable_debug_mode",
             "input",
-            "Leave it out: functions of datasets run in Python, where debuggers stop.",
+            (
+                "Leave it out: the functions of a dataset run in Python, so a debugger "
+                "can stop in them."
+            ),
         ),
         (
             "data.experimental.from_list",
@@ -239,14 +243,17 @@ ROWS = tuple(
         (
             "io.SparseFeature",
             "records",
-            f"Read its indices and values. {_LISTS}",
+            f"Read the indices and the values as two features. {_LISTS}",
         ),
         ("keras", "Keras", _KERAS),
         ("linalg", "linear algebra", "Use jax.numpy.linalg or jax.scipy.linalg."),
         (
             "lite",
             "small devices (LiteRT)",
-            "Export with unisono.saved_model.save; LiteRT itself needs TensorFlow.",
+            (
+                "Export with unisono.saved_model.save; the LiteRT converter needs "
+                "TensorFlow."
+            ),
         ),
         ("load_library", "kernels", "Use jax.ffi."),
         ("load_op_library", "kernels", "Use jax.ffi."),
@@ -283,14 +290,14 @@ ROWS = tuple(
         (
             "nn.sampled_softmax_loss",
             "neural networks",
-            "Use the whole softmax, optax.softmax_cross_entropy_with_integer_labels.",
+            "Use the full softmax: optax.softmax_cross_entropy_with_integer_labels.",
         ),
         ("no_gradient", "gradients", "Use jax.lax.stop_gradient."),
         ("optimizers", "optimizers", "Use unisono.keras.optimizers or optax."),
         ("guarantee_const", "tensors", "Leave it out: it returns its argument."),
         ("identity_n", "tensors", "Use [unisono.identity(x) for x in inputs]."),
         ("shape_n", "tensors", "Use [unisono.shape(x) for x in inputs]."),
-        ("tuple", "tensors", "Leave it out: statements run in their order."),
+        ("tuple", "tensors", "Leave it out: statements run in order."),
         ("type_spec_from_value", "types", "Use unisono.TensorSpec(x.shape, x.dtype)."),
         ("parallel_stack", "arrays", "Use jax.numpy.stack."),
         ("profiler", "profiles", "Use unisono.profiler.experimental or jax.profiler."),
@@ -301,12 +308,15 @@ ROWS = tuple(
         (
             "raw_ops",
             "single operations of its graphs",
-            "Write the function of the same purpose: tf.raw_ops.MatMul is matmul.",
+            (
+                "Use the function for the same purpose, such as matmul for "
+                "tf.raw_ops.MatMul."
+            ),
         ),
         (
             "register_tensor_conversion_function",
             "classes of tensors",
-            "Give the class a method __jax_array__.",
+            "Define the method __jax_array__ in the class.",
         ),
         ("resource", "handles", "Leave it out: variables are objects."),
         (
@@ -314,7 +324,14 @@ ROWS = tuple(
             "exported models",
             "Use unisono.saved_model.save and load, which store StableHLO programs.",
         ),
-        ("sets", "sets", "Use jax.numpy.intersect1d and its like on the host."),
+        (
+            "sets",
+            "sets",
+            (
+                "Use jax.numpy.intersect1d and similar functions outside compiled "
+                "functions."
+            ),
+        ),
         ("signal", "signals", _SPEECH),
         ("sparse", "sparse tensors", _SPARSE),
         (

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-_SERVING = "Give saved_model.save signatures=, a dict of names and functions."
+_SERVING = "Pass signatures= to saved_model.save, a dict of names and functions."
 _STORED = (
-    "Folders of unisono.saved_model.save have a layout of their own. Use "
+    "unisono.saved_model.save writes folders with another layout. Use "
     "unisono.saved_model.contains_saved_model to recognise one."
 )
 _TAGS = "Leave it out: exported models have no tags."
@@ -14,18 +14,18 @@ _EARLY = (
 )
 _HOOK = "Write a unisono.estimator.SessionRunHook, or do it in the model_fn."
 _CANNED = (
-    "Write its model as a model_fn for unisono.estimator.Estimator, or use "
+    "Write the model as a model_fn for unisono.estimator.Estimator, or use "
     "unisono.keras."
 )
 _HEAD = "Compute the loss and the metrics in the model_fn, and return an EstimatorSpec."
 _MADE_OF = "Use a dict or list of arrays, or jax.tree_util.register_dataclass."
-_DISPATCH = "Write a function of your own that asks for the type of its argument."
+_DISPATCH = "Write a function that checks the type of its argument."
 _FUNCTIONS = "Use collections.abc.Callable: a unisono.function is callable."
 _VALUES = "Use unisono.distribute.DistributedValues."
-_WORK = "It is kept for each device by JAX. Leave it out."
+_WORK = "Leave it out: devices are ordered as with AUTO."
 _LOGICAL = (
-    "Leave it out: a worker of unisono sees its own devices, and "
-    "unisono.distribute.MultiWorkerMirroredStrategy joins them."
+    "Leave it out: a worker uses only the devices of its machine, and "
+    "unisono.distribute.MultiWorkerMirroredStrategy connects the workers."
 )
 _RAGGED_BATCH = "Use dataset.padded_batch(n), and keep the lengths of the rows."
 _TABLE = (
@@ -41,7 +41,7 @@ INSTEAD = {
     "autograph.to_graph": (
         "Decorate the function with unisono.function, which converts it."
     ),
-    "autograph.trace": "Use print: it runs while the function is traced.",
+    "autograph.trace": "Use Python's print: it runs while the function is traced.",
     "compat.bytes_or_text_types": "Use (bytes, str).",
     "compat.complex_types": "Use numbers.Complex.",
     "compat.dimension_at_index": "Use shape[index].",
@@ -58,7 +58,8 @@ INSTEAD = {
     "config.experimental.enable_mlir_bridge": "Leave it out.",
     "config.experimental.get_device_policy": "Leave it out: JAX moves arrays.",
     "config.experimental.reset_memory_stats": (
-        "Take the difference of two unisono.config.experimental.get_memory_info."
+        "Take the difference of two results of "
+        "unisono.config.experimental.get_memory_info."
     ),
     "config.experimental.set_device_policy": "Leave it out: JAX moves arrays.",
     # Input.
@@ -85,7 +86,7 @@ INSTEAD = {
     ),
     "data.experimental.table_from_dataset": _TABLE,
     "data.experimental.to_variant": _GONE_FORMAT,
-    "dtypes.QUANTIZED_DTYPES": "Use a tuple of numpy.int8 and its like.",
+    "dtypes.QUANTIZED_DTYPES": "Use a tuple of types such as numpy.int8.",
     "dtypes.resource": "Leave it out: variables are objects.",
     "dtypes.variant": "Leave it out.",
     # Estimators.
@@ -189,8 +190,8 @@ INSTEAD = {
         "Use fsspec or the store's own package to open files."
     ),
     "experimental.tensorrt": (
-        "Export with unisono.saved_model.save: it stores StableHLO, which TensorRT "
-        "does not read."
+        "There is no replacement: unisono.saved_model.save stores StableHLO, which "
+        "TensorRT does not read."
     ),
     # Exported models.
     **{
@@ -236,7 +237,7 @@ INSTEAD = {
     "strings.unicode_script": _UNICODE.format("unicodedata.name(c)"),
     "strings.unicode_split": _UNICODE.format("list(data.decode())"),
     "strings.unicode_transcode": _UNICODE.format("data.decode(a).encode(b)"),
-    "summary.experimental.summary_scope": "Write the prefix into the name.",
+    "summary.experimental.summary_scope": "Put the prefix into the name.",
     "summary.write": "Use unisono.summary.scalar, image, histogram, text or audio.",
     # Tests and types.
     "test.Benchmark": "Use timeit, with jax.block_until_ready on the result.",
@@ -257,9 +258,11 @@ INSTEAD = {
     "train.JobDef": "Use unisono.train.ClusterSpec.",
     "train.ServerDef": "Use unisono.train.ClusterSpec.",
     "train.TrackableView": "Use unisono.train.list_variables(path).",
-    "train.experimental": "Leave it out: unisono.train.Checkpoint has its own files.",
+    "train.experimental": (
+        "Leave it out: unisono.train.Checkpoint has another file format."
+    ),
     "train.experimental.PythonState": (
-        "Keep numbers in a unisono.Variable, which unisono.train.Checkpoint saves."
+        "Keep the state in a unisono.Variable, which unisono.train.Checkpoint saves."
     ),
     "types.experimental.Callable": _FUNCTIONS,
     "types.experimental.ConcreteFunction": _FUNCTIONS,

@@ -12,20 +12,25 @@ INSTEAD = {
     "assign_add": "Use Variable.assign_add.",
     "data.make_initializable_iterator": "Use iter(dataset).",
     "disable_eager_execution": (
-        "Leave it out; decorate what shall be compiled with unisono.function."
+        "Leave it out, and decorate functions that should be compiled with "
+        "unisono.function."
     ),
-    "disable_v2_behavior": "Leave it out, and write the names of TensorFlow 2.",
-    "enable_eager_execution": "Leave it out: it is always so.",
-    "enable_v2_behavior": "Leave it out: it is always so.",
+    "disable_v2_behavior": "Leave it out, and use the names of TensorFlow 2.",
+    "enable_eager_execution": "Leave it out: unisono always behaves this way.",
+    "enable_v2_behavior": "Leave it out: unisono always behaves this way.",
     "flags": _FLAGS,
     "get_default_graph": "There are no graphs.",
     "get_default_session": "There are no sessions.",
     "gfile": "Use unisono.io.gfile, such as unisono.io.gfile.GFile.",
-    "global_variables_initializer": "Leave it out: variables have values when made.",
+    "global_variables_initializer": (
+        "Leave it out: a variable has its value when it is created."
+    ),
     "gradients": "Use unisono.GradientTape or unisono.grad.",
     "keras": "Use unisono.keras.",
     "layers": "Use unisono.keras.layers.",
-    "local_variables_initializer": "Leave it out: variables have values when made.",
+    "local_variables_initializer": (
+        "Leave it out: a variable has its value when it is created."
+    ),
     "logging": "Use Python's logging.",
     "losses": "Use unisono.keras.losses, or optax.",
     "metrics": "Use unisono.metrics or unisono.keras.metrics.",
@@ -36,12 +41,14 @@ INSTEAD = {
     "train.AdamOptimizer": _OPTIMIZER,
     "train.GradientDescentOptimizer": _OPTIMIZER,
     "train.MomentumOptimizer": _OPTIMIZER,
-    "train.MonitoredTrainingSession": "Write the loop, with unisono.train.Checkpoint.",
+    "train.MonitoredTrainingSession": (
+        "Write a training loop, with unisono.train.Checkpoint."
+    ),
     "train.Optimizer": _OPTIMIZER,
     "train.RMSPropOptimizer": _OPTIMIZER,
     "train.Saver": "Use unisono.train.Checkpoint.",
     "trainable_variables": "Use `trainable_variables` of the model or Module.",
-    "variable_scope": "Make the variables once, in a unisono.Module.",
+    "variable_scope": "Create the variables once, in a unisono.Module.",
 }
 
 # Names of earlier versions of TensorFlow -> the names that they have in TensorFlow 2.

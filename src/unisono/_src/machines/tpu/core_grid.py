@@ -23,14 +23,14 @@ _LARGEST = (1 << 31) - 1
 class TPUTopology:
     """The shape of a grid of devices, and the coordinates of each device in it.
 
-    `initialize_tpu_system` makes one; programs seldom make it themselves.
+    `initialize_tpu_system` returns one; programs rarely create it themselves.
 
     Args:
-        serialized: the result of `serialized` of another topology; the other arguments
-            are ignored if it is given.
+        serialized: the bytes that `serialized` of another topology has returned;
+            `mesh_shape` and `device_coordinates` are then ignored.
         mesh_shape: how many devices there are along x, y, z and the core of a chip.
         device_coordinates: integers of shape ``[tasks, devices of a task, 4]``.
-        device_type: the kind of the devices, for their names.
+        device_type: the type of the devices, for their names.
 
     Raises:
         ValueError: the shape is not 4 positive numbers, or the coordinates do not fit
@@ -106,7 +106,7 @@ class TPUTopology:
     def tpu_device_ordinal_at_coordinates(
         self, device_coordinates: Sequence[int]
     ) -> int:
-        """Returns the number of the device at these coordinates in its process."""
+        """Returns the index in its process of the device at these coordinates."""
         return int(self._ordinals[tuple(device_coordinates)])
 
     def cpu_device_name_at_coordinates(

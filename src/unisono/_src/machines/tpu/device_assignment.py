@@ -31,8 +31,8 @@ class DeviceAssignment:
             coordinates of every logical core. `build` computes them.
 
     Raises:
-        ValueError: `topology` is not a `Topology`, or `core_assignment` has another
-            shape.
+        ValueError: `topology` is not a `Topology`, or `core_assignment` has
+            the wrong shape.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class DeviceAssignment:
         return tuple(self._cores[replica, logical_core, :].tolist())
 
     def lookup_replicas(self, task_id: int, logical_core: int) -> list[int]:
-        """Returns the replicas whose core of this number is in a process, in order.
+        """Returns the replicas whose core of this number is in one process, in order.
 
         >>> from unisono.tpu.experimental import DeviceAssignment, Topology
         >>> pair = Topology(None, [1, 1, 1, 2], [[[0, 0, 0, 0], [0, 0, 0, 1]]])
@@ -106,7 +106,7 @@ class DeviceAssignment:
         return list(found)
 
     def tpu_ordinal(self, replica: int = 0, logical_core: int = 0) -> int:
-        """Returns the number of a logical core's device in its process."""
+        """Returns the index that the device of a logical core has in its process."""
         place = self.coordinates(replica, logical_core)
         return self._topology.tpu_device_ordinal_at_coordinates(place)
 
@@ -135,15 +135,15 @@ class DeviceAssignment:
         """Returns an assignment of replicas to blocks of cores in a grid.
 
         Args:
-            topology: the grid, or the result of its `serialized`.
+            topology: the grid, or the bytes that its `serialized` returns.
             computation_shape: the shape of a replica's block; one core by default.
-            computation_stride: the distance of a block's cores along each axis; 1 by
-                default.
+            computation_stride: the distance between the cores of a block along each
+                axis; 1 by default.
             num_replicas: how many blocks to place.
 
         Raises:
-            ValueError: shape or stride are not one positive number for each axis, or
-                the replicas do not fit.
+            ValueError: the shape or the stride does not have one positive number for
+                each axis, or the replicas do not fit.
 
         >>> from unisono.tpu.experimental import DeviceAssignment, Topology
         >>> pair = Topology(None, [1, 1, 1, 2], [[[0, 0, 0, 0], [0, 0, 0, 1]]])

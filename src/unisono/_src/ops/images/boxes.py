@@ -21,8 +21,8 @@ __all__ = ["non_max_suppression"]
 @image_function(
     "image.non_max_suppression",
     difference=(
-        "It runs on the host, outside compiled functions: how many boxes it selects "
-        "depends on their numbers."
+        "It runs on the host, outside compiled functions, because the number of boxes "
+        "that it selects depends on the data."
     ),
     is_of_arrays=False,
 )
@@ -39,17 +39,17 @@ def non_max_suppression(
 
     Args:
         xp: the array module.
-        boxes: [y1, x1, y2, x2] of each box: two opposite corners.
+        boxes: two opposite corners of each box, as [y1, x1, y2, x2].
         scores: the score of each box.
-        max_output_size: how many boxes are selected at most.
-        iou_threshold: a box is left out if its intersection with a better one is more
-            than this part of their union.
-        score_threshold: boxes whose score is not more are left out.
-        name: accepted for TensorFlow's sake.
+        max_output_size: the largest number of boxes to select.
+        iou_threshold: a box is left out if its intersection over union with a better
+            one is larger than this.
+        score_threshold: only boxes with a larger score are selected.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        InvalidArgumentError: the shapes do not fit, or `iou_threshold` is not within
-            [0, 1].
+        InvalidArgumentError: the shapes do not match, `iou_threshold` is not within
+            [0, 1], or `max_output_size` is negative.
         TypeError: it is called in a compiled function.
 
     >>> boxes = [[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 0.9], [2.0, 2.0, 3.0, 3.0]]

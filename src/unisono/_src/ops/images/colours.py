@@ -31,18 +31,18 @@ __all__ = [
 
 _F = np.float32
 _ROUNDING = (
-    "A pixel of integers may differ by 1 where JAX computes, whose floats are rounded "
-    "otherwise; in Dataset.map the pixels are TensorFlow's own."
+    "Integer pixels that JAX computes may differ by 1, because its floats are rounded "
+    "differently; in Dataset.map the pixels are the same as TensorFlow's."
 )
 
 
 @image_function(
     "image.convert_image_dtype",
     difference=(
-        "Without jax_enable_x64 JAX refuses images of 64-bit integers, whose white is "
-        "2**63 - 1; in Dataset.map NumPy converts them. Floats beyond the range of the "
-        "integers become the nearest one, also without `saturate`; TensorFlow leaves "
-        "open what they become."
+        "Unless jax_enable_x64 is set, JAX refuses images of 64-bit integers, because "
+        "their white is 2**63 - 1; in Dataset.map NumPy converts them. Floats that are "
+        "out of range for an integer type become its nearest limit, also without "
+        "`saturate`; in TensorFlow the result is undefined."
     ),
 )
 def convert_image_dtype(
@@ -52,18 +52,19 @@ def convert_image_dtype(
     saturate: bool = False,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns images in another type, in which 1.0 is the largest integer.
+    """Returns images in another dtype; 1.0 stands for the largest integer.
 
     Args:
         xp: the array module.
-        image: images of integers from 0 to the largest one, or of floats from 0 to 1.
-        dtype: the wanted type.
-        saturate: whether integers beyond the range become the nearest one within it;
-            floats always do.
-        name: accepted for TensorFlow's sake.
+        image: images of integers from 0 to the largest of their dtype, or of floats
+            from 0 to 1.
+        dtype: the dtype of the result.
+        saturate: whether integers that are out of range are clipped; floats always
+            are.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        TypeError: JAX does not have one of the types.
+        TypeError: JAX does not have one of the dtypes.
 
     >>> convert_image_dtype(np.array([[[0, 51, 255]]], np.uint8), "float32").tolist()
     [[[0.0, 0.2..., 1.0]]]
@@ -139,7 +140,7 @@ def _floats_within(kind: np.dtype, low: int, high: int) -> tuple[float, float]:
 def rgb_to_grayscale(
     xp: ArrayModule, images: TensorLike, name: str | None = None
 ) -> jax.Array:
-    """Returns the brightness of colours as images with one channel.
+    """Returns RGB images as grayscale images, which have one channel.
 
     Raises:
         ValueError: the images do not have three channels.
@@ -158,10 +159,10 @@ def rgb_to_grayscale(
 def grayscale_to_rgb(
     xp: ArrayModule, images: TensorLike, name: str | None = None
 ) -> jax.Array:
-    """Returns images with one channel as images with three equal ones.
+    """Returns grayscale images as RGB images, which have three equal channels.
 
     Raises:
-        ValueError: the images have another number of channels.
+        ValueError: the images do not have one channel.
 
     >>> grayscale_to_rgb([[[7]]]).tolist()
     [[[7, 7, 7]]]
@@ -178,9 +179,10 @@ def grayscale_to_rgb(
 
 @image_function("image.per_image_standardization")
 def per_image_standardization(xp: ArrayModule, image: TensorLike) -> jax.Array:
-    """Returns images with mean 0 and standard deviation 1 each, as float32.
+    """Returns images as float32, each with mean 0 and standard deviation 1.
 
-    The deviation counts as ``1 / sqrt(number of pixels)`` if it is less.
+    Images are divided by their standard deviation, but by at least
+    ``1 / sqrt(number of elements)``.
 
     >>> per_image_standardization([[[1.0], [3.0]]]).tolist()
     [[[-1.0], [1.0]]]
@@ -197,7 +199,7 @@ def per_image_standardization(xp: ArrayModule, image: TensorLike) -> jax.Array:
 
 @image_function("image.adjust_brightness", difference=_ROUNDING)
 def adjust_brightness(xp: ArrayModule, image: TensorLike, delta: float) -> jax.Array:
-    """Returns images to which a number is added, in units of white.
+    """Returns images with `delta` added to each channel, where white is 1.
 
     >>> adjust_brightness(np.array([[[0, 200]]], np.uint8), 0.4).tolist()
     [[[102, 255]]]
@@ -210,7 +212,9 @@ def adjust_brightness(xp: ArrayModule, image: TensorLike, delta: float) -> jax.A
 def adjust_contrast(
     xp: ArrayModule, images: TensorLike, contrast_factor: float
 ) -> jax.Array:
-    """Returns images whose distance from the mean of each channel is multiplied.
+    """Returns images whose contrast is multiplied by `contrast_factor`.
+
+    The factor applies to the distance of each pixel from the mean of its channel.
 
     >>> adjust_contrast([[[1.0], [3.0]]], 2.0).tolist()
     [[[0.0], [4.0]]]
@@ -242,7 +246,7 @@ def _add_by_halves(pixels: jax.Array) -> jax.Array:
 def adjust_hue(
     xp: ArrayModule, image: TensorLike, delta: float, name: str | None = None
 ) -> jax.Array:
-    """Returns colours whose hue is moved by a part of the circle.
+    """Returns RGB images whose hue is rotated by `delta`, a fraction of the circle.
 
     Raises:
         ValueError: `delta` is known and not within [-1, 1], or the images do not have
@@ -312,7 +316,7 @@ def adjust_saturation(
     saturation_factor: float,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns colours whose saturation is multiplied, and at most 1.
+    """Returns RGB images whose saturation is multiplied, and limited to 1.
 
     Raises:
         ValueError: the images do not have three channels.

@@ -38,7 +38,7 @@ _FORMATS = {
     other_files.GIF_MAGIC: "GIF",
     other_files.BMP_MAGIC: "BMP",
 }
-_LIMIT = f"A file of more than {image_files.MOST_PIXELS} pixels is an error."
+_LIMIT = f"An image of more than {image_files.MOST_PIXELS} pixels is an error."
 _ANY = ("JPEG", "PNG", "GIF")
 # The numbers of channels that can be asked for, where not all can.
 _CHANNELS = {"JPEG": (0, 1, 3), "GIF": (0, 3), "BMP": (0, 3, 4)}
@@ -66,9 +66,9 @@ _NO_OPTIONS = jpeg_files.Options()
     "io.decode_jpeg",
     "image.decode_jpeg",
     difference=(
-        f"{_LIMIT} Colours must be sampled 4:4:4, 4:2:2, 4:2:0, 4:4:0 or 4:1:1. "
-        "acceptable_fraction has no effect, and the pixels near the end of a file that "
-        "ends too early may be others. A ratio needs 8 pixels."
+        f"{_LIMIT} The chroma subsampling must be 4:4:4, 4:2:2, 4:2:0, 4:4:0 or 4:1:1. "
+        "`acceptable_fraction` has no effect. In a truncated file the pixels near the "
+        "end may differ. A `ratio` other than 1 needs a height or width of at least 8."
     ),
     is_of_arrays=False,
     quick=_decode_photo,
@@ -86,23 +86,23 @@ def decode_jpeg(
 ) -> jax.Array:
     """Returns the image of a JPEG file as uint8, [height, width, channels].
 
-    A PNG file, and a GIF file of one frame, are read, too. It needs the extra
+    It also reads PNG files, and GIF files with one frame. It needs the extra
     ``unisono[images]``.
 
     Args:
         xp: the array module.
         contents: the bytes of the file.
-        channels: 1 for grey, 3 for colours, 0 for what the file has.
-        ratio: by what the height and width are divided: 1, 2, 4 or 8.
-        fancy_upscaling: whether colours are interpolated between their samples.
-        try_recover_truncated: whether a file that ends too early is read.
-        acceptable_fraction: accepted for TensorFlow's sake.
+        channels: 1 for grayscale, 3 for RGB, 0 for the number in the file.
+        ratio: the number by which height and width are divided: 1, 2, 4 or 8.
+        fancy_upscaling: whether subsampled colours are interpolated.
+        try_recover_truncated: whether to read a truncated file, too.
+        acceptable_fraction: accepted for compatibility with TensorFlow and ignored.
         dct_method: ``"INTEGER_ACCURATE"``, or ``"INTEGER_FAST"``, the default.
-        name: accepted for TensorFlow's sake.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
         ImportError: the packages of the extra are not installed.
-        InvalidArgumentError: the file is broken, of another format, or too large.
+        InvalidArgumentError: the file is corrupt, has another format, or is too large.
     """
     options = jpeg_files.Options(
         ratio, fancy_upscaling, try_recover_truncated, dct_method
@@ -115,7 +115,7 @@ def decode_jpeg(
     "io.decode_png",
     "image.decode_png",
     difference=(
-        f"{_LIMIT} With channels=4 pixels of fewer than 8 bits are opaque; TensorFlow "
+        f"{_LIMIT} With channels=4, pixels of fewer than 8 bits are opaque; TensorFlow "
         "gives them an alpha of 15 or less."
     ),
     is_of_arrays=False,
@@ -129,20 +129,19 @@ def decode_png(
 ) -> jax.Array:
     """Returns the image of a PNG file as uint8 or uint16, [height, width, channels].
 
-    A JPEG file, and a GIF file of one frame, are read, too. It needs the extra
+    It also reads JPEG files, and GIF files with one frame. It needs the extra
     ``unisono[images]``.
 
     Args:
         xp: the array module.
         contents: the bytes of the file.
-        channels: 1 for grey, 3 for colours, 4 for colours and alpha, 0 for what the
-            file has.
+        channels: 1 for grayscale, 3 for RGB, 4 for RGBA, 0 for the number in the file.
         dtype: uint8 or uint16.
-        name: accepted for TensorFlow's sake.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
         ImportError: the packages of the extra are not installed.
-        InvalidArgumentError: the file is broken, of another format, or too large.
+        InvalidArgumentError: the file is corrupt, has another format, or is too large.
 
     >>> import unisono
     >>> unisono.io.decode_png(unisono.io.encode_png([[[0], [65535]]])).tolist()
@@ -163,7 +162,8 @@ def decode_png(
     "io.decode_gif",
     "image.decode_gif",
     difference=(
-        f"{_LIMIT} A frame that restores the one before it does so; TensorFlow goes on."
+        f"{_LIMIT} The disposal method that restores the previous frame is applied; "
+        "TensorFlow ignores it."
     ),
     is_of_arrays=False,
 )
@@ -172,7 +172,7 @@ def decode_gif(xp: ArrayModule, contents: Text, name: str | None = None) -> jax.
 
     Raises:
         ImportError: the packages of the extra ``unisono[images]`` are not installed.
-        InvalidArgumentError: the file is broken, of another format, or too large.
+        InvalidArgumentError: the file is corrupt, has another format, or is too large.
     """
     found = _decode("decode_gif", contents, 3, _ANY)
     made: jax.Array = xp.asarray(found if found.ndim == 4 else found[None])
@@ -188,7 +188,7 @@ def decode_bmp(
     """Returns the image of a BMP file as uint8, [height, width, channels].
 
     Raises:
-        InvalidArgumentError: the file is broken, of another format, or too large.
+        InvalidArgumentError: the file is corrupt, has another format, or is too large.
     """
     made: jax.Array = xp.asarray(_decode("decode_bmp", contents, channels, ("BMP",)))
     return made
@@ -212,16 +212,16 @@ def decode_image(
     Args:
         xp: the array module.
         contents: the bytes of the file.
-        channels: 1 for grey, 3 for colours, 4 for colours and alpha, 0 or None for what
-            the file has. Not every format has each of them.
-        dtype: the type of the image, as in `image.convert_image_dtype`.
-        name: accepted for TensorFlow's sake.
-        expand_animations: whether a GIF file gives all of its frames, [frames, height,
-            width, channels]. Without it the first frame is the image.
+        channels: 1 for grayscale, 3 for RGB, 4 for RGBA, 0 or None for the number in
+            the file. Not every format supports each of them.
+        dtype: the dtype of the image; see `image.convert_image_dtype`.
+        name: accepted for compatibility with TensorFlow and ignored.
+        expand_animations: whether to return all frames of a GIF file, [frames, height,
+            width, channels], instead of the first one only.
 
     Raises:
         ImportError: the packages of the extra are not installed.
-        InvalidArgumentError: the file is broken, of another format, or too large.
+        InvalidArgumentError: the file is corrupt, has another format, or is too large.
     """
     kind = np.dtype(dtype)
     # TensorFlow decodes to 16 bits, and converts, unless it is one of these.
@@ -354,15 +354,17 @@ def _read_pixels(
 def encode_png(
     image: TensorLike, compression: int = -1, name: str | None = None
 ) -> elements.HostArray:
-    """Returns the contents of a PNG file of an image.
+    """Returns an image as the contents of a PNG file.
 
     Args:
-        image: [height, width, channels] of uint8 or uint16, with one to four channels.
-        compression: from 0, none, to 9; -1 for the usual one.
-        name: accepted for TensorFlow's sake.
+        image: an image [height, width, channels] of uint8 or uint16, with one to four
+            channels.
+        compression: the level, from 0 (none) to 9; -1 for the default.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        InvalidArgumentError: the image has another type or shape.
+        InvalidArgumentError: the image has another dtype or shape, or `compression` is
+            out of range.
 
     >>> import unisono
     >>> file = encode_png(np.array([[[0], [65535]]], np.uint16))
@@ -392,27 +394,28 @@ def encode_jpeg(
     xmp_metadata: str = "",
     name: str | None = None,
 ) -> elements.HostArray:
-    """Returns the contents of a JPEG file of an image.
+    """Returns an image as the contents of a JPEG file.
 
     It needs the extra ``unisono[images]``.
 
     Args:
-        image: [height, width, channels] of uint8, with one or three channels.
-        format: ``"grayscale"`` or ``"rgb"``; empty for what the channels say.
+        image: an image [height, width, channels] of uint8, with one or three channels.
+        format: ``"grayscale"`` or ``"rgb"``; if empty, the number of channels decides.
         quality: from 0 to 100.
-        progressive: whether the file begins with a coarse image.
-        optimize_size: whether more time is taken for a smaller file.
-        chroma_downsampling: whether colours have half of the resolution.
-        density_unit: ``"in"`` or ``"cm"``.
-        x_density: how many pixels a unit has.
-        y_density: how many pixels a unit has.
-        xmp_metadata: is stored in the file.
-        name: accepted for TensorFlow's sake.
+        progressive: whether to write a progressive file, which begins with a coarse
+            image.
+        optimize_size: whether to spend more time to get a smaller file.
+        chroma_downsampling: whether to store colours at half the resolution.
+        density_unit: the unit of the densities, ``"in"`` or ``"cm"``.
+        x_density: the horizontal number of pixels per unit.
+        y_density: the vertical number of pixels per unit.
+        xmp_metadata: XMP metadata to store in the file.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
         ImportError: the packages of the extra are not installed.
-        InvalidArgumentError: the image has another type or shape, or an argument is
-            none of the above.
+        InvalidArgumentError: the image has another dtype or shape, or an argument has a
+            value that is not allowed.
     """
     wanted = {"": (1, 3), "grayscale": (1,), "rgb": (3,)}.get(format)
     units = {"in": 1.0, "cm": 2.54}

@@ -40,14 +40,14 @@ def read_text(name: str, what: str, x: object) -> bytes:
 
 @everyday_name("io.read_file")
 def read_file(filename: Text, name: str | None = None) -> elements.HostArray:
-    """Returns the contents of a file of this machine.
+    """Returns the contents of a file on this machine.
 
     Args:
         filename: the path of the file.
-        name: accepted for TensorFlow's sake.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        NotFoundError: there is no such file.
+        NotFoundError: the file does not exist.
 
     >>> import os, tempfile, unisono
     >>> path = os.path.join(tempfile.mkdtemp(), "new", "notes")
@@ -65,12 +65,12 @@ def read_file(filename: Text, name: str | None = None) -> elements.HostArray:
 
 @everyday_name("io.write_file")
 def write_file(filename: Text, contents: Text, name: str | None = None) -> None:
-    """Writes the contents of a file of this machine; makes the folders above it.
+    """Writes a file on this machine, and creates the folders above it if necessary.
 
     Args:
-        filename: the path of the file, which is replaced if it exists.
-        contents: what the file has afterwards.
-        name: accepted for TensorFlow's sake.
+        filename: the path of the file, which is overwritten if it exists.
+        contents: the new contents of the file.
+        name: accepted for compatibility with TensorFlow and ignored.
     """
     path = os.fsdecode(read_text("write_file", "filename", filename))
     written = read_text("write_file", "contents", contents)

@@ -97,7 +97,7 @@ def flip_up_down(xp: ArrayModule, image: TensorLike) -> jax.Array:
 def rot90(
     xp: ArrayModule, image: TensorLike, k: int = 1, name: str | None = None
 ) -> jax.Array:
-    """Returns images that are turned by `k` quarters, against the clock.
+    """Returns images rotated counterclockwise by `k` times 90 degrees.
 
     >>> rot90([[[1], [2]]]).tolist()
     [[[2]], [[1]]]
@@ -115,8 +115,8 @@ def central_crop(
 
     Args:
         xp: the array module.
-        image: an image, or images of one size.
-        central_fraction: the part of the height and of the width that is kept.
+        image: an image, or a batch of images.
+        central_fraction: the fraction of the height and of the width to keep.
 
     Raises:
         ValueError: the fraction is not within (0, 1].
@@ -143,7 +143,7 @@ def crop_to_bounding_box(
     target_height: int,
     target_width: int,
 ) -> jax.Array:
-    """Returns the part of images that a box has; the offsets are its upper left pixel.
+    """Returns the part of images inside a box; the offsets are its upper left corner.
 
     Raises:
         ValueError: the box is not within the images.
@@ -173,10 +173,10 @@ def pad_to_bounding_box(
     target_height: int,
     target_width: int,
 ) -> jax.Array:
-    """Returns images with zeros around them; the offsets are of their upper left pixel.
+    """Returns images padded with zeros to the target size, at the given offsets.
 
     Raises:
-        ValueError: the images do not fit.
+        ValueError: the images do not fit into the target size.
 
     >>> pad_to_bounding_box([[[1], [2]]], 0, 1, 1, 4).tolist()
     [[[0], [1], [2], [0]]]
@@ -207,10 +207,10 @@ def pad_to_bounding_box(
 def resize_with_crop_or_pad(
     xp: ArrayModule, image: TensorLike, target_height: int, target_width: int
 ) -> jax.Array:
-    """Returns images of a size: cropped around their centre, or with zeros around them.
+    """Returns images of the target size, centrally cropped or padded with zeros.
 
     Raises:
-        ValueError: a size is not positive.
+        ValueError: the target height or width is not positive.
 
     >>> resize_with_crop_or_pad([[[1], [2], [3]]], 2, 1).tolist()
     [[[2]], [[0]]]

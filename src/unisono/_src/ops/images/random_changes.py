@@ -45,8 +45,8 @@ __all__ = [
 _Draw = Callable[..., jax.Array]
 _LARGEST = 2**31 - 1
 _OWN = (
-    "The numbers that it draws in Dataset.map are not those of TensorFlow; for these, "
-    "use the function whose name begins with stateless_."
+    "In Dataset.map the random numbers differ from TensorFlow's; for the same numbers, "
+    "use the function whose name begins with `stateless_`."
 )
 
 
@@ -112,11 +112,11 @@ def _flip(
 def random_flip_left_right(
     xp: ArrayModule, image: TensorLike, seed: int | None = None
 ) -> jax.Array:
-    """Returns images, half of which are flipped from left to right.
+    """Returns images, each flipped from left to right with a probability of 1/2.
 
     Args:
         xp: the array module.
-        image: an image, or images of one size, for each of which a number is drawn.
+        image: an image, or a batch of images, which are flipped independently.
         seed: a seed for this operation; see `random.set_seed`.
 
     >>> random_flip_left_right([[[1], [2]]]).shape
@@ -130,7 +130,7 @@ def random_flip_left_right(
 def random_flip_up_down(
     xp: ArrayModule, image: TensorLike, seed: int | None = None
 ) -> jax.Array:
-    """Returns images, half of which are flipped upside down."""
+    """Returns images, each flipped upside down with a probability of 1/2."""
     name = "random_flip_up_down"
     return _flip(xp, name, image, geometry.flip_up_down, _with_state(seed))
 
@@ -139,7 +139,7 @@ def random_flip_up_down(
 def stateless_random_flip_left_right(
     xp: ArrayModule, image: TensorLike, seed: Seed
 ) -> jax.Array:
-    """Returns images, half of which are flipped from left to right, as a seed says.
+    """Returns images flipped from left to right at random, as determined by `seed`.
 
     >>> stateless_random_flip_left_right([[[1], [2]]], seed=[1, 2]).tolist()
     [[[1], [2]]]
@@ -152,7 +152,7 @@ def stateless_random_flip_left_right(
 def stateless_random_flip_up_down(
     xp: ArrayModule, image: TensorLike, seed: Seed
 ) -> jax.Array:
-    """Returns images, half of which are flipped upside down, as a seed says."""
+    """Returns images flipped upside down at random, as determined by `seed`."""
     name = "stateless_random_flip_up_down"
     return _flip(xp, name, image, geometry.flip_up_down, _from_seed(seed))
 
@@ -187,17 +187,17 @@ def random_crop(
     seed: int | None = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns a part of an array that begins at a random place.
+    """Returns a random crop of an array.
 
     Args:
         xp: the array module.
         value: an array with any number of axes.
-        size: the size of the part along each axis.
+        size: the size of the crop along each axis.
         seed: a seed for this operation; see `random.set_seed`.
-        name: accepted for TensorFlow's sake.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        InvalidArgumentError: the part does not fit into the array.
+        InvalidArgumentError: the crop does not fit into the array.
 
     >>> random_crop(np.zeros((8, 8, 3)), [4, 5, 3]).shape
     (4, 5, 3)
@@ -213,17 +213,17 @@ def stateless_random_crop(
     seed: Seed,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns a part of an array that begins where a seed says.
+    """Returns a random crop of an array, as determined by `seed`.
 
     Args:
         xp: the array module.
         value: an array with any number of axes.
-        size: the size of the part along each axis.
+        size: the size of the crop along each axis.
         seed: two integers.
-        name: accepted for TensorFlow's sake.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        InvalidArgumentError: the part does not fit into the array.
+        InvalidArgumentError: the crop does not fit into the array.
 
     >>> stateless_random_crop([1, 2, 3, 4], [2], seed=[1, 2]).tolist()
     [2, 3]
@@ -263,7 +263,7 @@ def _between(lower: float, upper: float) -> tuple[float, float]:
 def random_brightness(
     xp: ArrayModule, image: TensorLike, max_delta: float, seed: int | None = None
 ) -> jax.Array:
-    """Returns images to which a random number up to `max_delta` is added.
+    """Returns images with a random number in [-max_delta, max_delta) added.
 
     >>> random_brightness([[[0.5]]], 0.0).tolist()
     [[[0.5]]]
@@ -276,7 +276,10 @@ def random_brightness(
 def stateless_random_brightness(
     xp: ArrayModule, image: TensorLike, max_delta: float, seed: Seed
 ) -> jax.Array:
-    """Returns images to which a number up to `max_delta` is added, as a seed says."""
+    """Returns images whose brightness is changed as determined by `seed`.
+
+    A number in [-max_delta, max_delta) is added to each channel, where white is 1.
+    """
     ends = _around_zero(max_delta)
     return _change(xp, colours.adjust_brightness, image, ends, _from_seed(seed))
 
@@ -285,7 +288,10 @@ def stateless_random_brightness(
 def random_hue(
     xp: ArrayModule, image: TensorLike, max_delta: float, seed: int | None = None
 ) -> jax.Array:
-    """Returns colours whose hue is moved by up to `max_delta`, at most 0.5."""
+    """Returns RGB images whose hue is changed at random.
+
+    It is rotated by up to `max_delta`, a fraction of the circle, at most 0.5.
+    """
     ends = _around_zero(max_delta, 0.5)
     return _change(xp, colours.adjust_hue, image, ends, _with_state(seed))
 
@@ -294,7 +300,10 @@ def random_hue(
 def stateless_random_hue(
     xp: ArrayModule, image: TensorLike, max_delta: float, seed: Seed
 ) -> jax.Array:
-    """Returns colours whose hue is moved by up to `max_delta`, as a seed says."""
+    """Returns RGB images whose hue is changed as determined by `seed`.
+
+    It is rotated by up to `max_delta`, a fraction of the circle, at most 0.5.
+    """
     ends = _around_zero(max_delta, 0.5)
     return _change(xp, colours.adjust_hue, image, ends, _from_seed(seed))
 
@@ -307,7 +316,10 @@ def random_contrast(
     upper: float,
     seed: int | None = None,
 ) -> jax.Array:
-    """Returns images whose contrast is multiplied by a random factor of a range."""
+    """Returns images whose contrast is changed at random.
+
+    It is multiplied by a factor in [lower, upper).
+    """
     ends = _between(lower, upper)
     return _change(xp, colours.adjust_contrast, image, ends, _with_state(seed))
 
@@ -316,7 +328,10 @@ def random_contrast(
 def stateless_random_contrast(
     xp: ArrayModule, image: TensorLike, lower: float, upper: float, seed: Seed
 ) -> jax.Array:
-    """Returns images whose contrast is multiplied by a factor, as a seed says."""
+    """Returns images whose contrast is changed as determined by `seed`.
+
+    It is multiplied by a factor in [lower, upper).
+    """
     ends = _between(lower, upper)
     return _change(xp, colours.adjust_contrast, image, ends, _from_seed(seed))
 
@@ -329,7 +344,10 @@ def random_saturation(
     upper: float,
     seed: int | None = None,
 ) -> jax.Array:
-    """Returns colours whose saturation is multiplied by a random factor of a range."""
+    """Returns RGB images whose saturation is changed at random.
+
+    It is multiplied by a factor in [lower, upper), and limited to 1.
+    """
     ends = _between(lower, upper)
     return _change(xp, colours.adjust_saturation, image, ends, _with_state(seed))
 
@@ -342,7 +360,10 @@ def stateless_random_saturation(
     upper: float,
     seed: Seed | None = None,
 ) -> jax.Array:
-    """Returns colours whose saturation is multiplied by a factor, as a seed says."""
+    """Returns RGB images whose saturation is changed as determined by `seed`.
+
+    It is multiplied by a factor in [lower, upper), and limited to 1.
+    """
     ends = _between(lower, upper)
     given = [] if seed is None else seed
     return _change(xp, colours.adjust_saturation, image, ends, _from_seed(given))

@@ -37,7 +37,7 @@ _BLOCK = 300_000
 
 @final
 class ResizeMethod(enum.StrEnum):
-    """The methods of `resize`: texts with names.
+    """The methods of `resize`, as an enumeration of strings.
 
     >>> ResizeMethod.NEAREST_NEIGHBOR == "nearest"
     True
@@ -56,8 +56,9 @@ class ResizeMethod(enum.StrEnum):
 everyday.everyday_name("image.ResizeMethod")(ResizeMethod)
 
 _COMPILED = (
-    "Floats that JAX computes may differ by 2e-5 of 255; in Dataset.map they are "
-    "TensorFlow's own, and to 5e-7 with the methods of Lanczos."
+    "For pixels up to 255, floats that JAX computes may differ by 2e-5; in Dataset.map "
+    "they are the same as TensorFlow's, except that the Lanczos methods may differ by "
+    "5e-7 of the largest value."
 )
 
 
@@ -96,24 +97,24 @@ def resize(
     antialias: bool = False,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns images of another size, as float32; "nearest" keeps the type.
+    """Returns resized images, as float32; the method "nearest" keeps the dtype.
 
     Args:
         xp: the array module.
-        images: an image [height, width, channels], or images of one size before which
-            there is an axis.
-        size: the new height and width, which are known when a program is compiled.
-        method: one of `ResizeMethod`, or its text.
-        preserve_aspect_ratio: whether the new size is only the largest one, and the
-            images keep their form.
-        antialias: whether smaller images are made of all pixels; without it "bilinear"
-            takes four, and "bicubic" sixteen.
-        name: accepted for TensorFlow's sake.
+        images: an image [height, width, channels], or a batch of images, [batch,
+            height, width, channels].
+        size: the new height and width, which must be known during compilation.
+        method: a `ResizeMethod`, or its value.
+        preserve_aspect_ratio: whether to keep the ratio of width to height. The images
+            then get the largest size that fits into `size`.
+        antialias: whether all pixels are used when images become smaller. Otherwise
+            "bilinear" uses four pixels for each new one, and "bicubic" sixteen.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        InvalidArgumentError: a size is not positive.
-        ValueError: the shape of the images or of `size` is another one, or there is no
-            such method.
+        InvalidArgumentError: the new height or width is not positive.
+        ValueError: the images or `size` have another shape, or the method does not
+            exist.
 
     >>> resize([[[0], [10]]], [1, 4]).tolist()
     [[[0.0], [2.5], [7.5], [10.0]]]
@@ -312,10 +313,10 @@ def resize_with_pad(
     method: str = "bilinear",
     antialias: bool = False,
 ) -> jax.Array:
-    """Returns images of a size that keep their form, with zeros where they are short.
+    """Returns resized images, padded with zeros to keep their aspect ratio.
 
     Raises:
-        ValueError: a size is not positive.
+        ValueError: the target height or width is not positive.
 
     >>> resize_with_pad([[[1, 2]]], 3, 1).tolist()
     [[[0.0, 0.0]], [[1.0, 2.0]], [[0.0, 0.0]]]

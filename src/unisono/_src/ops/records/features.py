@@ -138,8 +138,8 @@ class FixedLenFeature:
     Args:
         shape: the shape of its values; ``[]`` for one value.
         dtype: `int64`, `float32` or `string`.
-        default_value: stands for a missing feature, in the same shape; with None a
-            missing feature is an error.
+        default_value: the value of a missing feature, in the same shape. If it is
+            None, a missing feature raises an error.
 
     >>> import unisono
     >>> FixedLenFeature([2], unisono.float32, default_value=[0.0, 0.0]).shape
@@ -164,14 +164,14 @@ class FixedLenFeature:
 class FixedLenSequenceFeature:
     """A feature that has any number of steps, each with a fixed number of values.
 
-    In a batch all are filled up to the longest one.
+    In a batch, shorter features are padded to the length of the longest one.
 
     Args:
         shape: the shape of one step; ``[]`` for one value.
         dtype: `int64`, `float32` or `string`.
-        allow_missing: whether a missing feature is one without steps;
-            `parse_example` and `parse_single_example` need True.
-        default_value: the one value that fills up; None for 0 or empty text.
+        allow_missing: whether a missing feature counts as one without steps. It must be
+            True for `parse_example` and `parse_single_example`.
+        default_value: the value for padding, a scalar; None for 0 or empty strings.
 
     >>> import unisono
     >>> FixedLenSequenceFeature([], unisono.int64, True, default_value=-1).default_value
@@ -193,17 +193,20 @@ class FixedLenSequenceFeature:
 
 @everyday_name(
     "io.VarLenFeature",
-    difference="It gives a dense array, in a batch filled up with 0 or empty text to "
-    "the longest list. unisono.sparse.to_dense returns such an array. To tell filling "
-    "from data use FixedLenSequenceFeature with a default_value.",
+    difference=(
+        "It gives a dense array; in a batch, shorter lists are padded with 0 or empty "
+        "text. unisono.sparse.to_dense returns such an array unchanged. To tell "
+        "padding from data, use FixedLenSequenceFeature with a default_value."
+    ),
 )
 @final
 @dataclasses.dataclass(frozen=True)
 class VarLenFeature:
     """A feature that is a list of any length; a missing one is an empty list.
 
-    It gives a dense array, where TensorFlow gives a sparse tensor. In a batch all lists
-    are filled up to the longest with 0 or empty text. To tell these from data, use
+    The result is a dense array, not a sparse tensor as in TensorFlow. In a batch,
+    shorter lists are padded with 0 or empty strings to the length of the longest one.
+    To distinguish padding from data, use
     ``FixedLenSequenceFeature([], dtype, allow_missing=True, default_value=-1)``.
 
     Args:

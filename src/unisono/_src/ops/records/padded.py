@@ -17,7 +17,9 @@ _T = TypeVar("_T")
 
 @everyday_name(
     "sparse.to_dense",
-    difference="It takes the dense arrays that VarLenFeature gives, and returns them.",
+    difference=(
+        "It takes a dense array, as VarLenFeature gives it, and returns it unchanged."
+    ),
 )
 def to_dense(
     sp_input: _T,
@@ -25,17 +27,17 @@ def to_dense(
     validate_indices: bool = True,
     name: str | None = None,
 ) -> _T:
-    """Returns the array that `VarLenFeature` has given, which is dense already.
+    """Returns the array of a `VarLenFeature` unchanged, because it is already dense.
 
     Args:
         sp_input: the array.
-        default_value: None, 0 or empty text, with which such arrays are filled up.
-        validate_indices: accepted for TensorFlow's sake.
-        name: accepted for TensorFlow's sake.
+        default_value: None, or the value that pads such arrays: 0 or an empty string.
+        validate_indices: accepted for compatibility with TensorFlow and ignored.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        TypeError: `sp_input` is no array.
-        InvalidArgumentError: it is to be filled up with another value.
+        TypeError: `sp_input` is not an array.
+        InvalidArgumentError: `default_value` is another value.
 
     >>> to_dense(np.array([3, 0])).tolist()
     [3, 0]

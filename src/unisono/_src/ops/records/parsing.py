@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 
-DAMAGED = "A record that is no such message is always an error."
+DAMAGED = "A record that is not a valid message is always an error."
 _KINDS = (
     features_.FixedLenFeature,
     features_.FixedLenSequenceFeature,
@@ -43,23 +43,24 @@ def parse_single_example(
 ) -> Found:
     """Returns the features of a record that holds an `Example`.
 
-    It is a function of the host: call it in `Dataset.map`, or eagerly.
+    It runs on the host: call it in `Dataset.map` or eagerly.
 
     Args:
         serialized: the record, as `bytes`.
-        features: what to read, by name. `VarLenFeature` gives a dense array.
-        example_names: what messages of errors call the record.
-        name: accepted for TensorFlow's sake.
+        features: the features to read, by name. A `VarLenFeature` becomes a dense
+            array.
+        example_names: the name of the record in error messages.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Returns:
-        NumPy arrays of int64 or float32 with TensorFlow's `numpy`, or text, by name. In
-        the function of a dataset one text is `bytes`.
+        The features by name: NumPy arrays of int64, float32 or strings, which have
+        TensorFlow's method `numpy`. A single string is `bytes` with this method.
 
     Raises:
-        InvalidArgumentError: the record is damaged, lacks a feature that has no
-            default, or a feature has another type or number of values.
-        TypeError: `serialized` is no text, or a program is being compiled.
-        ValueError: `serialized` is no scalar, or `features` are none.
+        InvalidArgumentError: the record is damaged, a feature without a default is
+            missing, or a feature has the wrong type or number of values.
+        TypeError: `serialized` is not a string, or a function is being compiled.
+        ValueError: `serialized` is not a scalar, or `features` is empty.
 
     >>> import unisono as tf
     >>> label = tf.train.Feature(int64_list=tf.train.Int64List(value=[3]))
@@ -85,9 +86,9 @@ def parse_example(
 ) -> Found:
     """Returns the features of a batch of records that each hold an `Example`.
 
-    Lists of any length are filled up to the longest one of the batch. The arguments
-    and errors are those of `parse_single_example`; `serialized` is a batch of records,
-    or one.
+    `serialized` is a batch of records, or a single one. The other arguments and the
+    errors are those of `parse_single_example`. A feature of variable length is padded
+    to its longest list in the batch.
 
     >>> import unisono as tf
     >>> def record(*numbers):
@@ -199,25 +200,26 @@ def parse_single_sequence_example(
 ) -> tuple[Found, Found]:
     """Returns the features of a record that holds a `SequenceExample`.
 
-    It is a function of the host: call it in `Dataset.map`, or eagerly.
+    It runs on the host: call it in `Dataset.map` or eagerly.
 
     Args:
         serialized: the record, as `bytes`.
-        context_features: what to read of the context, by name.
-        sequence_features: which lists to read, by name: `FixedLenSequenceFeature`, or
-            `VarLenFeature`, which fills up the steps to the longest one.
-        example_name: what messages of errors call the record.
-        name: accepted for TensorFlow's sake.
+        context_features: the features of the context to read, by name.
+        sequence_features: the lists to read, by name: each is a
+            `FixedLenSequenceFeature`, or a `VarLenFeature`, whose steps are padded to
+            the longest one.
+        example_name: the name of the record in error messages.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Returns:
-        The features of the context, and the lists, whose first axis is that of the
-        steps.
+        The features of the context, and the lists, each by name. The first axis of a
+        list is the axis of the steps.
 
     Raises:
-        InvalidArgumentError: the record is damaged, lacks a feature or list that may
-            not be missing, or one has another type or number of values.
-        TypeError: `serialized` is no text, or a program is being compiled.
-        ValueError: `serialized` is no scalar, or there are no features.
+        InvalidArgumentError: the record is damaged, a required feature or list is
+            missing, or one of them has the wrong type or number of values.
+        TypeError: `serialized` is not a string, or a function is being compiled.
+        ValueError: `serialized` is not a scalar, or there are no features to read.
 
     >>> import unisono as tf
     >>> steps = [
@@ -258,12 +260,13 @@ def parse_sequence_example(
 ) -> tuple[Found, Found, Found]:
     """Returns the features of a batch of records that each hold a `SequenceExample`.
 
-    All are filled up to the longest one of the batch. The arguments and errors are
-    those of `parse_single_sequence_example`; `serialized` is a batch, or one record.
+    `serialized` is a batch of records, or a single one. The other arguments and the
+    errors are those of `parse_single_sequence_example`. Shorter lists are padded to the
+    longest one in the batch.
 
     Returns:
         The features of the context, the lists, and the number of steps of each
-        `FixedLenSequenceFeature` in each record.
+        `FixedLenSequenceFeature` in each record; all of them by name.
 
     >>> import unisono as tf
     >>> empty = tf.train.SequenceExample().SerializeToString()

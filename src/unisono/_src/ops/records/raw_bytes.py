@@ -29,24 +29,25 @@ def decode_raw(
     fixed_length: int | None = None,
     name: str | None = None,
 ) -> elements.HostArray:
-    """Returns the bytes of texts as an array of numbers.
+    """Returns the bytes of strings as an array of numbers.
 
-    It is a function of the host: call it in `Dataset.map`, or eagerly.
+    It runs on the host: call it in `Dataset.map` or eagerly.
 
     Args:
-        input_bytes: one text, or an array of texts of one length.
-        out_type: the type of the numbers.
-        little_endian: whether the lowest byte of a number comes first.
-        fixed_length: the number of bytes to read of each text; a shorter one is filled
-            up with zero bytes. None for all bytes.
-        name: accepted for TensorFlow's sake.
+        input_bytes: a string, or an array of strings of equal length.
+        out_type: the dtype of the numbers.
+        little_endian: whether the least significant byte of a number comes first.
+        fixed_length: the number of bytes to read from each string; shorter strings are
+            padded with zero bytes. None to read all bytes.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Returns:
-        A NumPy array with one axis more than `input_bytes`.
+        A NumPy array with one more axis than `input_bytes`.
 
     Raises:
-        InvalidArgumentError: the texts differ in length, or are no whole numbers.
-        TypeError: `input_bytes` is no text, or a program is being compiled.
+        InvalidArgumentError: the strings differ in length, or their length is not a
+            multiple of the size of `out_type`.
+        TypeError: `input_bytes` is not a string, or a function is being compiled.
 
     >>> decode_raw(b"abcd", np.uint8).tolist()
     [97, 98, 99, 100]

@@ -64,17 +64,18 @@ def _tensor_class() -> Any:
 
 @everyday_name("io.serialize_tensor")
 def serialize_tensor(tensor: object, name: str | None = None) -> HostText:
-    r"""Returns an array as bytes, which `parse_tensor` reads, TensorFlow's too.
+    r"""Converts an array to bytes for `parse_tensor`, also for that of TensorFlow.
 
     Args:
-        tensor: an array, a number, text, or nested lists of these.
-        name: accepted for TensorFlow's sake.
+        tensor: an array, a number, a string, or nested lists of these.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Returns:
         `bytes`, with the method `numpy`.
 
     Raises:
-        TypeError: TensorFlow has no such type, or a program is being compiled.
+        TypeError: TensorFlow has no such dtype, or a compiled function computes the
+            array.
 
     >>> serialize_tensor(np.array([1, 2], np.uint8))
     b'\x08\x04\x12\x04\x12\x02\x08\x02"\x02\x01\x02'
@@ -105,21 +106,21 @@ def serialize_tensor(tensor: object, name: str | None = None) -> HostText:
 def parse_tensor(
     serialized: object, out_type: tensors.DType, name: str | None = None
 ) -> Any:
-    """Returns the array that `serialize_tensor` has made bytes of, TensorFlow's too.
+    """Converts bytes of `serialize_tensor`, also of TensorFlow's, to an array.
 
-    It is a function of the host: call it in `Dataset.map`, or eagerly.
+    It runs on the host: call it in `Dataset.map` or eagerly.
 
     Args:
         serialized: the bytes.
-        out_type: the type of the array, which must be that of the bytes.
-        name: accepted for TensorFlow's sake.
+        out_type: the dtype of the array, which must be the one in the bytes.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Returns:
-        A NumPy array with TensorFlow's `numpy`, or one text.
+        A NumPy array with TensorFlow's method `numpy`, or `bytes` for a single string.
 
     Raises:
-        InvalidArgumentError: the bytes are damaged, or have another type.
-        TypeError: `serialized` is no text, or a program is being compiled.
+        InvalidArgumentError: the bytes are damaged, or have another dtype.
+        TypeError: `serialized` is not a string, or a function is being compiled.
 
     >>> parse_tensor(serialize_tensor([[1.5, 2.0]]), np.float32).tolist()
     [[1.5, 2.0]]

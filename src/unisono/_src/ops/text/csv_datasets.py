@@ -27,23 +27,23 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 class CsvDataset(FileDataset):
-    r"""Reads the rows of CSV files as tuples, one number or text for each column.
+    r"""Reads the rows of CSV files as tuples with a number or string per column.
 
     Args:
         filenames: one or several paths, or a dataset of them.
-        record_defaults: for each column its type, if a field must not be empty, or the
-            value of an empty field.
+        record_defaults: for each column, the value of an empty field, or a type if
+            empty fields are errors.
         compression_type: None, "GZIP" or "ZLIB".
         buffer_size: checked for compatibility with TensorFlow and ignored.
-        header: whether the first line of each file is left out.
+        header: whether to skip the first line of each file.
         field_delim: the character between fields.
-        use_quote_delim: whether a field in double quotes may have any character.
-        na_value: a text that means an empty field, too.
-        select_cols: the columns to read, in rising order; None for all.
-        exclude_cols: the columns to leave out, instead of `select_cols`.
+        use_quote_delim: whether a field in double quotes may contain any character.
+        na_value: a string that also means an empty field.
+        select_cols: the columns to read, in increasing order; None for all.
+        exclude_cols: the columns to skip, instead of `select_cols`.
 
     Raises:
-        InvalidArgumentError: an argument is wrong; while iterating, if a row has other
+        InvalidArgumentError: an argument is wrong, or a row that is read has wrong
             fields.
 
     >>> import pathlib, tempfile
@@ -111,34 +111,38 @@ def make_csv_dataset(
     ignore_errors: bool = False,
     encoding: str = "utf-8",
 ) -> Dataset:
-    r"""Returns a dataset of batches of the rows of CSV files, as dicts of columns.
+    r"""Returns a dataset with batches of the rows of CSV files, as dicts of columns.
 
     Args:
         file_pattern: one or several paths, or patterns of them.
-        batch_size: how many rows a batch has.
-        column_names: the names of the columns; by default the first line tells them.
-        column_defaults: for each column that is read its type, or the value of an empty
-            field; by default they are found from the first rows.
+        batch_size: the number of rows in a batch.
+        column_names: the names of the columns; by default they are read from the first
+            line.
+        column_defaults: for each column that is read, the value of an empty field, or a
+            type if empty fields are errors; by default they are inferred from the first
+            rows.
         label_name: the column that becomes the second part of each element.
         select_columns: the names or numbers of the columns to read; None for all.
         field_delim: the character between fields.
-        use_quote_delim: whether a field in double quotes may have any character.
-        na_value: a text that means an empty field, too.
-        header: whether the first line of each file has the names.
-        num_epochs: how often the rows are read; None for ever.
-        shuffle: whether the rows, and the files, come in a random order.
-        shuffle_buffer_size: among how many rows the next one is drawn.
-        shuffle_seed: the same seed gives the same orders in every run.
-        prefetch_buffer_size: how many batches are made ahead.
-        num_parallel_reads: how many files are read in turn.
-        sloppy: accepted for TensorFlow's sake: the order is kept.
-        num_rows_for_inference: from how many rows types are found; None for all.
+        use_quote_delim: whether a field in double quotes may contain any character.
+        na_value: a string that also means an empty field.
+        header: whether the first line of each file has the names of the columns.
+        num_epochs: how often to read the rows; None to repeat forever.
+        shuffle: whether to shuffle the files and the rows.
+        shuffle_buffer_size: the number of rows from which the next one is drawn.
+        shuffle_seed: a seed, with which the order is the same in every run.
+        prefetch_buffer_size: the number of batches to prepare in advance.
+        num_parallel_reads: the number of files whose rows are interleaved.
+        sloppy: accepted for compatibility with TensorFlow and ignored.
+        num_rows_for_inference: the number of rows from which to infer types; None for
+            all.
         compression_type: None, "GZIP" or "ZLIB".
-        ignore_errors: whether rows that cannot be read are left out.
-        encoding: in which encoding to find the types.
+        ignore_errors: whether to skip rows that cannot be read.
+        encoding: the encoding with which names and types are read from the files.
 
     Raises:
-        ValueError: no file matches, a column is not there, or files differ.
+        ValueError: no file matches, a column does not exist, or the names of columns
+            differ between files.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "table.csv")

@@ -275,22 +275,22 @@ def decode_csv(
     select_cols: Sequence[int] | None = None,
     name: str | None = None,
 ) -> list[Given]:
-    """Returns an array for each column of lines with commas between fields.
+    """Decodes lines of CSV to an array for each column.
 
     Args:
-        records: one line, or an array of them.
-        record_defaults: for each column the value of an empty field, whose type is the
-            column's: float32, float64, int32, int64 or string. An empty list or array
-            means that there must be a value.
+        records: one line, or an array of lines.
+        record_defaults: for each column, the value of an empty field. Its type is the
+            type of the column: float32, float64, int32, int64 or string. An empty list
+            or array means that empty fields are errors.
         field_delim: the character between fields.
-        use_quote_delim: whether a field in double quotes may have any character.
-        na_value: a text that means an empty field, too.
-        select_cols: the columns to decode, in rising order; None for all.
-        name: accepted for TensorFlow's sake.
+        use_quote_delim: whether a field in double quotes may contain any character.
+        na_value: a string that also means an empty field.
+        select_cols: the columns to decode, in increasing order; None for all.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        InvalidArgumentError: a line has another number of fields, a field is no number
-            of its type, or one is empty that may not be.
+        InvalidArgumentError: a line has a wrong number of fields, or a field is not a
+            valid number or is empty without a default.
 
     >>> decode_csv('1,"a, b",', [0, "", 2.5])
     [np.int32(1), b'a, b', np.float32(2.5)]

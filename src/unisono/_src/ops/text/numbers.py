@@ -132,15 +132,16 @@ def _round(wide: float, found: np.float32, text: bytes) -> np.float32:
 def to_number(
     input: TextLike, out_type: DType = dtypes.float32, name: str | None = None
 ) -> Given:
-    """Returns the number that each text says.
+    """Converts each string to a number.
 
     Args:
-        input: the texts; white space around a number is left out.
-        out_type: float32, float64, or int or uint of 32 or 64 bits.
-        name: accepted for TensorFlow's sake.
+        input: the strings; whitespace around a number is ignored.
+        out_type: the dtype: float32, float64, int32, int64, uint32 or uint64.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        InvalidArgumentError: a text is no number of this type, or the type is another.
+        InvalidArgumentError: a string is not a number of this type, or the type is not
+            supported.
 
     >>> to_number(["1.5", "-2"]).tolist(), to_number("7", np.int64)
     ([1.5, -2.0], np.int64(7))
@@ -174,20 +175,22 @@ def as_string(
     fill: str = "",
     name: str | None = None,
 ) -> Given:
-    """Returns the text of each number, as C's `printf` writes it.
+    """Converts each number to a string, as `printf` of C formats it.
 
     Args:
-        input: numbers, truth values or texts.
-        precision: how many digits follow the point; -1 for six.
-        scientific: whether floats have an exponent.
-        shortest: whether floats have one where that is shorter.
-        width: the least length of a text.
-        fill: how shorter ones are filled up: "0", " " or "+" before a number, "-" for
-            blanks behind it.
-        name: accepted for TensorFlow's sake.
+        input: numbers, booleans or strings.
+        precision: the number of digits after the decimal point, or of significant
+            digits with `shortest`; -1 for six.
+        scientific: whether to write floats with an exponent.
+        shortest: whether to write floats with an exponent where that is shorter.
+        width: the minimum length of a string.
+        fill: a flag of `printf`: "0" pads with zeros, "-" puts the padding at the end,
+            and "+" or " " is written before numbers that are not negative.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        InvalidArgumentError: the arguments do not fit together or the type.
+        InvalidArgumentError: the arguments contradict each other or do not fit the
+            type.
 
     >>> as_string(3.14159, precision=2), as_string([5, 12], width=3, fill="0").tolist()
     (b'3.14', [b'005', b'012'])

@@ -38,9 +38,9 @@ __all__ = [
 
 
 _DIFFERENCE = (
-    "Texts must be UTF-8. Refused are Unicode classes such as `\\pL`, classes such as "
-    "`[:^alpha:]`, `(?i)` in an expression with other letters than those of ASCII, and "
-    "a `rewrite` with a group that the expression lacks."
+    "Texts must be UTF-8. These are errors: Unicode classes such as `\\pL`, negated "
+    "classes such as `[:^alpha:]`, `(?i)` in an expression with non-ASCII letters, and "
+    "a `rewrite` with a group that the expression does not have."
 )
 
 _CLASSES = {
@@ -193,8 +193,8 @@ def _make_match(pattern: str | bytes) -> Callable[[bytes], bool]:
 
 
 _PADDED = (
-    "There are no ragged tensors: for an array of texts the parts are one more axis, "
-    'and shorter rows are filled up with empty texts, as `to_tensor("")` does.'
+    "There are no ragged tensors: for an array of strings the parts are along one more "
+    'axis, and shorter rows are padded with empty strings, as `to_tensor("")` does.'
 )
 _UTF8 = "UTF8_CHAR"
 
@@ -206,17 +206,17 @@ def split(
     maxsplit: int = -1,
     name: str | None = None,
 ) -> Given:
-    """Returns the parts of each text.
+    """Splits each string into parts.
 
     Args:
-        input: one text, or an array of them.
-        sep: what is between parts; None or "" for any run of white space.
-        maxsplit: how many times a text is split at most; -1 for every time.
-        name: accepted for TensorFlow's sake.
+        input: a string, or an array of strings.
+        sep: the separator of the parts; None or "" for any run of whitespace.
+        maxsplit: the maximum number of splits of a string; -1 for no limit.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Returns:
-        A vector for one text. For an array its shape and one more axis, in which rows
-        of fewer parts end with empty texts.
+        A vector for a single string. For an array, an array with one more axis, whose
+        shorter rows are padded with empty strings.
 
     >>> split("a  b c").tolist(), split(["a b", "c"]).tolist()
     ([b'a', b'b', b'c'], [[b'a', b'b'], [b'c', b'']])
@@ -240,7 +240,7 @@ def split(
 
 @everyday_name("strings.bytes_split", difference=_PADDED)
 def bytes_split(input: TextLike, name: str | None = None) -> Given:
-    """Returns the single bytes of each text.
+    """Splits each string into its bytes.
 
     >>> bytes_split("abc").tolist()
     [b'a', b'b', b'c']
@@ -264,12 +264,12 @@ def _pad(parts: Callable[[bytes], list[bytes]], found: bytes | np.ndarray) -> Gi
 def join(
     inputs: Sequence[TextLike], separator: str | bytes = "", name: str | None = None
 ) -> Given:
-    """Returns texts put together, element by element.
+    """Joins strings, element by element.
 
     Args:
-        inputs: arrays of one shape; a single text goes with every element.
-        separator: what to put between them.
-        name: accepted for TensorFlow's sake.
+        inputs: arrays of equal shape; a single string is broadcast to that shape.
+        separator: the string to put between them.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
         InvalidArgumentError: the shapes differ.
@@ -307,17 +307,17 @@ def reduce_join(
     separator: str | bytes = "",
     name: str | None = None,
 ) -> Given:
-    """Returns the texts along axes put together.
+    """Joins the strings along axes.
 
     Args:
-        inputs: the texts.
+        inputs: the strings.
         axis: the axes, joined in this order; None for all of them.
-        keepdims: whether to keep these axes, with one element.
-        separator: what to put between texts.
-        name: accepted for TensorFlow's sake.
+        keepdims: whether to keep these axes, with size 1.
+        separator: the string to put between them.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        OutOfRangeError: there is no such axis.
+        OutOfRangeError: an axis does not exist.
 
     >>> reduce_join([["a", "b"], ["c", "d"]], -1, separator=" ").tolist()
     [b'a b', b'c d']
@@ -342,12 +342,12 @@ def reduce_join(
 
 @everyday_name("strings.length")
 def length(input: TextLike, unit: str = "BYTE", name: str | None = None) -> Given:
-    """Returns the length of each text, as int32.
+    """Returns the length of each string, as int32.
 
     Args:
-        input: the texts.
+        input: the strings.
         unit: "BYTE" or "UTF8_CHAR".
-        name: accepted for TensorFlow's sake.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     >>> length(["a", "\u00e9"]).tolist(), length("\u00e9", unit="UTF8_CHAR").numpy()
     ([1, 2], np.int32(1))
@@ -382,17 +382,18 @@ def substr(
     unit: str = "BYTE",
     name: str | None = None,
 ) -> Given:
-    """Returns a part of each text.
+    """Returns a substring of each string.
 
     Args:
-        input: the texts.
-        pos: where each part begins; a negative one counts from the end.
-        len: the length of each part, which ends with its text at the latest.
-        unit: "BYTE" or "UTF8_CHAR", of `pos` and `len`.
-        name: accepted for TensorFlow's sake.
+        input: the strings.
+        pos: where each substring begins; a negative position counts from the end.
+        len: the length of each substring; one that is too long ends with its string.
+        unit: the unit of `pos` and `len`: "BYTE" or "UTF8_CHAR".
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        InvalidArgumentError: a position is outside its text, or the shapes do not fit.
+        InvalidArgumentError: a position is outside its string, or the shapes do not
+            fit.
 
     >>> substr("hello", 1, 3), substr("hello", -3, 9)
     (b'ell', b'llo')
@@ -454,12 +455,12 @@ def _change_case(name: str, input: TextLike, encoding: str) -> Given:
 
 @everyday_name("strings.lower")
 def lower(input: TextLike, encoding: str = "", name: str | None = None) -> Given:
-    """Returns texts in small letters.
+    """Converts strings to lowercase.
 
     Args:
-        input: the texts.
-        encoding: "" changes the letters of ASCII alone, "utf-8" those of Unicode.
-        name: accepted for TensorFlow's sake.
+        input: the strings.
+        encoding: "" converts ASCII letters only, "utf-8" all Unicode letters.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     >>> lower("ABC").numpy(), lower("\u00c9", encoding="utf-8").decode() == "\u00e9"
     (b'abc', True)
@@ -469,7 +470,7 @@ def lower(input: TextLike, encoding: str = "", name: str | None = None) -> Given
 
 @everyday_name("strings.upper")
 def upper(input: TextLike, encoding: str = "", name: str | None = None) -> Given:
-    """Returns texts in capital letters.
+    """Converts strings to uppercase.
 
     The arguments are those of `lower`.
 
@@ -481,7 +482,7 @@ def upper(input: TextLike, encoding: str = "", name: str | None = None) -> Given
 
 @everyday_name("strings.strip")
 def strip(input: TextLike, name: str | None = None) -> Given:
-    r"""Returns texts without the white space around them.
+    r"""Returns strings without the whitespace at both ends.
 
     >>> strip(["  a b\n"]).tolist()
     [b'a b']
@@ -497,17 +498,17 @@ def regex_replace(
     replace_global: bool = True,
     name: str | None = None,
 ) -> Given:
-    r"""Returns texts in which what a regular expression matches is replaced.
+    r"""Replaces the matches of a regular expression in each string.
 
     Args:
-        input: the texts.
+        input: the strings.
         pattern: the expression, in the syntax of RE2.
-        rewrite: what to put there; ``\1`` is the first group, ``\0`` the whole match.
-        replace_global: whether every match is replaced, or the first one only.
-        name: accepted for TensorFlow's sake.
+        rewrite: the replacement; ``\1`` is the first group, ``\0`` the whole match.
+        replace_global: whether to replace all matches, or the first one only.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        InvalidArgumentError: the expression is wrong, or a text is not UTF-8.
+        InvalidArgumentError: the expression is invalid, or a string is not UTF-8.
 
     >>> regex_replace("a1b22", "[0-9]+", "<\\0>")
     b'a<1>b<22>'
@@ -520,7 +521,7 @@ def regex_replace(
 def regex_full_match(
     input: TextLike, pattern: str | bytes, name: str | None = None
 ) -> Given:
-    """Returns whether a regular expression matches the whole of each text.
+    """Returns whether a regular expression matches the whole of each string.
 
     >>> regex_full_match(["ab", "abc"], "a.").tolist()
     [True, False]
@@ -535,9 +536,10 @@ def regex_full_match(
 def to_hash_bucket_fast(
     input: TextLike, num_buckets: int, name: str | None = None
 ) -> Given:
-    """Returns a number below `num_buckets` for each text, the same in every program.
+    """Returns a number below `num_buckets` for each string, equal in every program.
 
-    It is the rest of TensorFlow's hash, FarmHash's `Fingerprint64`.
+    It is the hash that TensorFlow uses, `Fingerprint64` of FarmHash, modulo
+    `num_buckets`.
 
     Raises:
         InvalidArgumentError: `num_buckets` is not positive.

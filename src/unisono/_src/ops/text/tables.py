@@ -28,8 +28,8 @@ __all__ = [
 # Keys or values: words or numbers.
 Entries: TypeAlias = TextLike | TensorLike
 _WIDTHS = (
-    "Keys and values of a table may be integers of any width, because JAX has no 64 "
-    "bits unless it is told so."
+    "Keys and values may be integers of any width, because JAX has no 64-bit integers "
+    "unless they are enabled."
 )
 
 
@@ -55,15 +55,16 @@ class KeyValueTensorInitializer(TableInitializer):
     """The keys and values of a table, from two arrays.
 
     Args:
-        keys: words or whole numbers.
-        values: as many words or numbers.
-        key_dtype: the type of the keys, if another than theirs.
-        value_dtype: the type of the values, if another than theirs.
-        name: accepted for TensorFlow's sake.
+        keys: strings or integers.
+        values: strings or numbers, one for each key.
+        key_dtype: the dtype of the keys; by default that of `keys`.
+        value_dtype: the dtype of the values; by default that of `values`.
+        name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
         InvalidArgumentError: the shapes differ, or there are no keys.
-        TypeError: the types are not those of a table.
+        TypeError: the keys are neither strings nor integers, or cannot be converted to
+            the given types, or the values cannot.
 
     >>> KeyValueTensorInitializer(["a"], [1]).value_dtype
     dtype('int32')
@@ -115,7 +116,7 @@ def _read(x: Entries, dtype: DType, what: str) -> np.ndarray:
 @everyday_name("lookup.TextFileIndex")
 @final
 class TextFileIndex:
-    """What `TextFileInitializer` takes for a key or value, besides columns.
+    """Indices of `TextFileInitializer` that are not columns.
 
     >>> TextFileIndex.WHOLE_LINE, TextFileIndex.LINE_NUMBER
     (-2, -1)
@@ -131,20 +132,21 @@ class TextFileInitializer(TableInitializer):
     r"""The keys and values of a table, from the lines of a file.
 
     Args:
-        filename: the file.
-        key_dtype: the type of the keys.
-        key_index: a column, `TextFileIndex.WHOLE_LINE` or `TextFileIndex.LINE_NUMBER`.
-        value_dtype: the type of the values.
-        value_index: as `key_index`.
-        vocab_size: how many lines to take; None for all of them.
-        delimiter: what is between columns.
-        name: accepted for TensorFlow's sake.
-        value_index_offset: is added to values that are numbers of lines.
+        filename: the path of the file.
+        key_dtype: the dtype of the keys.
+        key_index: the number of a column, `TextFileIndex.WHOLE_LINE` or
+            `TextFileIndex.LINE_NUMBER`.
+        value_dtype: the dtype of the values.
+        value_index: the same for the value.
+        vocab_size: the number of lines to read; None for all of them.
+        delimiter: the separator of the columns.
+        name: accepted for compatibility with TensorFlow and ignored.
+        value_index_offset: a number to add to values that are line numbers.
 
     Raises:
-        ValueError: there is no such index, or the types do not fit it.
+        ValueError: an index is invalid, or a type does not fit its index.
 
-    The file is read when a table is made: see `StaticHashTable`.
+    The file is read when a table is created; see `StaticHashTable`.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "words")
@@ -190,9 +192,9 @@ class TextFileInitializer(TableInitializer):
         """Returns the keys and values as two vectors.
 
         Raises:
-            NotFoundError: there is no such file.
-            InvalidArgumentError: a line is empty, has too few columns or no number, or
-                there are fewer lines than `vocab_size`.
+            NotFoundError: the file does not exist.
+            InvalidArgumentError: a line is empty, has too few columns or an invalid
+                number, or there are fewer lines than `vocab_size`.
         """
         with files.open_file(self._path, None) as file:
             # TensorFlow leaves carriage returns out, too.
@@ -240,18 +242,19 @@ class TextFileInitializer(TableInitializer):
 @everyday_name("lookup.StaticHashTable", difference=_WIDTHS)
 @final
 class StaticHashTable:
-    """A table that gives each key's value, on the host.
+    """A table on the host that maps keys to values.
 
     Args:
         initializer: the keys and values: a `KeyValueTensorInitializer` or a
             `TextFileInitializer`.
         default_value: the value of a key that is not in the table.
-        name: accepted for TensorFlow's sake.
-        experimental_is_anonymous: accepted for TensorFlow's sake.
+        name: the attribute `name` of the table.
+        experimental_is_anonymous: accepted for compatibility with TensorFlow and
+            ignored.
 
     Raises:
-        FailedPreconditionError: one key has two values.
-        TypeError: `default_value` has another type than the values.
+        FailedPreconditionError: a key has two different values.
+        TypeError: the type of `default_value` does not fit the values.
 
     >>> words = KeyValueTensorInitializer(["a", "b"], [10, 20])
     >>> table = StaticHashTable(words, default_value=-1)
@@ -300,8 +303,7 @@ class StaticHashTable:
         """Returns the value of each key, or the default value.
 
         Raises:
-            TypeError: the keys are of another type than the table's, or a compiled step
-                computes them.
+            TypeError: the keys have a wrong type, or a compiled step computes them.
         """
         found = read_keys("lookup.StaticHashTable.lookup", keys, self.key_dtype)
         return arrays.give(
@@ -309,7 +311,7 @@ class StaticHashTable:
         )
 
     def find(self, keys: np.ndarray) -> list[Any]:
-        """Returns the values of keys that `read_keys` has read."""
+        """Returns the values of keys that `read_keys` returned."""
         flat = keys.ravel().tolist()
         return list(map(self._table.get, flat, itertools.repeat(self._default)))
 
@@ -354,18 +356,21 @@ def read_keys(name: str, keys: Entries, dtype: np.dtype) -> np.ndarray:
 @everyday_name("lookup.StaticVocabularyTable", difference=_WIDTHS)
 @final
 class StaticVocabularyTable:
-    """A table of words' numbers, with some numbers for words that it does not have.
+    """A table of the ids of words, with extra ids for words that it does not have.
 
     Args:
-        initializer: the words and their numbers, from 0 on; None for no words.
-        num_oov_buckets: how many numbers the other words share, by their hash.
-        lookup_key_dtype: the type of the keys to look up, if another than the table's.
-        name: accepted for TensorFlow's sake.
-        experimental_is_anonymous: accepted for TensorFlow's sake.
+        initializer: the words and their ids, which start at 0; None for no words.
+        num_oov_buckets: the number of extra ids. The hash of a word that is not in the
+            table determines which of them it gets.
+        lookup_key_dtype: the dtype of the keys to look up; by default, that of the
+            words.
+        name: the attribute `name` of the table.
+        experimental_is_anonymous: accepted for compatibility with TensorFlow and
+            ignored.
 
     Raises:
         ValueError: `num_oov_buckets` is not positive.
-        TypeError: the numbers are not whole.
+        TypeError: the ids are not integers, or `lookup_key_dtype` does not fit.
 
     >>> words = KeyValueTensorInitializer(["a", "b"], [0, 1], value_dtype="int64")
     >>> table = StaticVocabularyTable(words, num_oov_buckets=1)
@@ -404,11 +409,10 @@ class StaticVocabularyTable:
         self.key_dtype = wanted
 
     def lookup(self, keys: Entries, name: str | None = None) -> Given:
-        """Returns the number of each word, as int64.
+        """Returns the id of each word, as int64.
 
         Raises:
-            TypeError: the keys are of another type than the table's, or a compiled step
-                computes them.
+            TypeError: the keys have a wrong type, or a compiled step computes them.
         """
         found = read_keys("lookup.StaticVocabularyTable.lookup", keys, self.key_dtype)
         count = int(self._size())
@@ -427,5 +431,5 @@ class StaticVocabularyTable:
         return self.lookup(keys)
 
     def size(self, name: str | None = None) -> Given:
-        """Returns the number of words and of the numbers for others."""
+        """Returns the number of words plus `num_oov_buckets`."""
         return arrays.give(np.int64(self._size() + self._buckets))
