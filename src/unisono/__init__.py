@@ -1,9 +1,9 @@
 """TensorFlow's tf.distribute programming model on JAX.
 
-Write a training program once and run it on one device, eight, or a cluster. Public
-names live at TensorFlow's dotted paths, so ``import unisono as tf`` runs the
-distribution part of a TensorFlow program, and its everyday names for arrays,
-mathematics and neural networks; arrays are JAX's, so `jax.numpy` takes them too.
+Write a training program once, and run it on one device, on eight, or on a cluster.
+Public names have TensorFlow's dotted paths: with ``import unisono as tf`` you can run
+the distribution part of a TensorFlow program, and its common functions for arrays,
+mathematics and neural networks. Arrays are JAX arrays, so `jax.numpy` accepts them.
 """
 
 import typing as _typing

@@ -1,4 +1,4 @@
-"""The exceptions that this package raises, under ``tf.errors``' names where it can."""
+"""The exceptions of unisono, under the names of ``tf.errors`` if they exist there."""
 
 from unisono._src.execution.traced_values import (
     OperatorNotAllowedInGraphError as OperatorNotAllowedInGraphError,

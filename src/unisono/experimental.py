@@ -1,4 +1,4 @@
-"""Names of ``tf.experimental``: `Optional`, and blocks that need not wait."""
+"""Names of ``tf.experimental``: `Optional`, and asynchronous execution."""
 
 import typing as _typing
 

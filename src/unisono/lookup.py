@@ -1,4 +1,4 @@
-"""Tables of words and numbers, under their names in ``tf.lookup``; on the host."""
+"""Lookup tables, under their names in ``tf.lookup``; they run on the host."""
 
 import typing as _typing
 

@@ -1,4 +1,4 @@
-"""Mathematics, under its names in ``tf.math``."""
+"""Mathematical functions, under their names in ``tf.math``."""
 
 import typing as _typing
 

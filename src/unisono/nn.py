@@ -1,4 +1,4 @@
-"""Neural networks, under their names in ``tf.nn``, and losses by the global batch."""
+"""Functions for neural networks, as in ``tf.nn``, and losses by the global batch."""
 
 import typing as _typing
 

@@ -1,4 +1,4 @@
-"""Functions of text, under their names in ``tf.strings``; they run on the host."""
+"""Functions for text, under their names in ``tf.strings``; they run on the host."""
 
 import typing as _typing
 

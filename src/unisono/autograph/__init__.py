@@ -1,4 +1,4 @@
-"""Names of ``tf.autograph``: statements on arrays in a `unisono.function`.
+"""Names of ``tf.autograph``: Python statements that depend on arrays.
 
 `unisono.function` traces Python code as it is. If a line needs a value that is only
 known when the step runs, AutoGraph converts the function.

@@ -1,4 +1,4 @@
-"""Names of ``tf.autograph.experimental``: what is converted, and how."""
+"""Names of ``tf.autograph.experimental``: options of the conversion."""
 
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.ops.execution_mode import (

@@ -1,7 +1,7 @@
 """Functions that list and set up devices, under the names of ``tf.config``.
 
-`run_functions_eagerly` says how functions are called. `set_virtual_devices` is not in
-TensorFlow.
+`run_functions_eagerly` chooses whether functions run compiled. `set_virtual_devices` is
+not in TensorFlow.
 """
 
 import typing as _typing

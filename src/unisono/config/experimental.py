@@ -1,4 +1,4 @@
-"""Memory of devices, and older names of ``tf.config``."""
+"""Functions for the memory of devices, and older names of ``tf.config``."""
 
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.machines import physical_devices as _physical_devices

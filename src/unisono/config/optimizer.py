@@ -1,4 +1,4 @@
-"""Settings of TensorFlow's graph optimizer; XLA needs none of them."""
+"""Settings of TensorFlow's graph optimizer, which have no effect with XLA."""
 
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.machines.runtime_settings import (

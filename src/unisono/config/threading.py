@@ -1,4 +1,4 @@
-"""TensorFlow's numbers of threads; XLA chooses its own."""
+"""TensorFlow's settings for threads; they have no effect, because XLA chooses."""
 
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.machines.runtime_settings import (

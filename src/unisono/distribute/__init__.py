@@ -1,4 +1,4 @@
-"""Strategies, replica contexts and distributed values: ``tf.distribute``'s names."""
+"""Strategies, replica contexts and distributed values: names of ``tf.distribute``."""
 
 import typing as _typing
 

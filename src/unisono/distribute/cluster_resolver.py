@@ -1,4 +1,4 @@
-"""Resolvers, which find the processes of a job and say which of them this one is."""
+"""Resolvers, which find the processes of a job, and which of them this process is."""
 
 from unisono._src.cluster.cluster_tasks import ClusterSpec as ClusterSpec
 from unisono._src.cluster.resolvers.base import (

@@ -1,4 +1,4 @@
-"""Functions on the workers of a parameter server strategy: TensorFlow's names."""
+"""Schedules functions on the workers of a `ParameterServerStrategy`."""
 
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.servers.carrier import Carrier as Carrier, Handle as Handle

@@ -1,4 +1,4 @@
-"""Files, records of features, images and lines of tables, as in ``tf.io``."""
+"""Files, records of features, images and lines of CSV, as in ``tf.io``."""
 
 import typing as _typing
 

@@ -1,6 +1,6 @@
-"""Keras on JAX: what `keras` has, and callbacks of unisono's own.
+"""Keras on JAX: the names of `keras`, and some callbacks of unisono.
 
-Keras is loaded when the first of its names is used.
+Keras is loaded when you use one of its names for the first time.
 """
 
 from unisono._src.integrations import keras_package as _keras_package

@@ -1,4 +1,4 @@
-"""Callbacks for Keras' `fit`: those of Keras, and some of unisono's own."""
+"""Callbacks for the `fit` of Keras: those of Keras, and some of unisono."""
 
 import typing as _typing
 

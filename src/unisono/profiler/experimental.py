@@ -1,4 +1,4 @@
-"""Functions that record profiles, under ``tf.profiler.experimental``'s names."""
+"""Functions that record profiles: names of ``tf.profiler.experimental``."""
 
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.training.profiler import (

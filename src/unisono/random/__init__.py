@@ -1,4 +1,4 @@
-"""Random numbers: TensorFlow's ``tf.random``, its generators and their state."""
+"""Random numbers, generators and their state: names of ``tf.random``."""
 
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.ops.random_draws import *  # noqa: F403

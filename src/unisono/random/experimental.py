@@ -1,4 +1,4 @@
-"""Generators and seeds by TensorFlow's older names, and `stateless_shuffle`."""
+"""Generators and seeds under TensorFlow's older names, and `stateless_shuffle`."""
 
 import typing as _typing
 

@@ -1,4 +1,4 @@
-"""Checks for the tests of a program: the same numbers on any number of replicas."""
+"""Tests whether a program computes the same on any number of replicas."""
 
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.testing.causes import Cause as Cause

@@ -1,4 +1,4 @@
-"""A plugin of pytest with the fixture `check_parity`."""
+"""A pytest plugin with the fixture `check_parity`."""
 
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.testing.pytest_fixtures import check_parity as check_parity

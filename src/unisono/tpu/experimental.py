@@ -1,4 +1,4 @@
-"""TPU systems, topologies and device assignments: ``tf.tpu.experimental``'s names."""
+"""TPU systems, topologies and device assignments: names of ``tf.tpu.experimental``."""
 
 from unisono._src.cluster.resolvers.tpu import TPUSystemMetadata as TPUSystemMetadata
 from unisono._src.foundation import lazy_names as _lazy_names

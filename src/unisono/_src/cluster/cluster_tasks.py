@@ -11,8 +11,8 @@ from unisono._src.foundation.public_names import publish
 class ClusterSpec:
     """The processes of a job, by role and index, with their network addresses.
 
-    A role ("job") is given as a list of addresses, or as a mapping from indices to
-    addresses where a process knows only some of them.
+    A role is called a job. It has a list of addresses, or a dictionary from indices to
+    addresses if a process knows only some of them.
 
     >>> cluster = ClusterSpec({"worker": ["a:1", "b:2"], "ps": {3: "c:4"}})
     >>> cluster.task_address("worker", 1), cluster.num_tasks("ps")
@@ -25,7 +25,7 @@ class ClusterSpec:
             from indices to addresses; or another `ClusterSpec`.
 
     Raises:
-        TypeError: `cluster` is neither, or a name or an address is not a string.
+        TypeError: `cluster` is none of these, or a name or an address is not a string.
     """
 
     def __init__(self, cluster: ClusterSpec | Mapping[str, Any]) -> None:
@@ -58,7 +58,7 @@ class ClusterSpec:
     def as_dict(self) -> dict[str, list[str] | dict[int, str]]:
         """Returns the addresses of each job.
 
-        A job is a list of addresses, or a dictionary where an index is missing.
+        A job is a list of addresses, or a dictionary if an index is missing.
 
         >>> ClusterSpec({"worker": {0: "a:1", 1: "b:2"}, "ps": {2: "c:3"}}).as_dict()
         {'worker': ['a:1', 'b:2'], 'ps': {2: 'c:3'}}

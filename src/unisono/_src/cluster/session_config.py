@@ -8,14 +8,14 @@ from typing import final
 
 @final
 class ConfigProto:
-    """Holds settings that programs give to `distribute.Server`; they have no effect.
+    """Settings that programs pass to `distribute.Server`; they have no effect.
 
-    JAX and XLA choose the number of their threads by themselves.
+    JAX and XLA choose the number of their threads.
 
     Attributes:
         device_count: how many devices of each kind to use.
         intra_op_parallelism_threads: the threads of one operation.
-        inter_op_parallelism_threads: the threads for operations beside each other.
+        inter_op_parallelism_threads: the threads for operations that run in parallel.
         allow_soft_placement: whether an operation may run on another device.
         log_device_placement: whether to log the device of each operation.
 

@@ -28,22 +28,22 @@ class RunConfig:
     Args:
         model_dir: the directory for checkpoints.
         tf_random_seed: a seed that the model function can read from its `config`.
-        save_summary_steps: write the loss for TensorBoard every so many steps; None
+        save_summary_steps: how often to write the loss for TensorBoard, in steps; None
             writes nothing.
-        save_checkpoints_steps: save a checkpoint every so many steps.
-        save_checkpoints_secs: save a checkpoint every so many seconds; 600 if neither
-            this nor `save_checkpoints_steps` is given. If both are None, checkpoints
-            are saved only before and after training.
+        save_checkpoints_steps: how often to save a checkpoint, in steps.
+        save_checkpoints_secs: how often to save a checkpoint, in seconds; 600 if
+            neither this nor `save_checkpoints_steps` is given. If both are None,
+            checkpoints are saved only before and after training.
         session_config: accepted and ignored; there are no sessions.
         keep_checkpoint_max: how many checkpoints to keep; None or 0 keeps all.
-        keep_checkpoint_every_n_hours: of the checkpoints that would be removed, keep
-            one every so many hours.
-        log_step_count_steps: log the loss and the speed every so many steps; None logs
-            nothing.
+        keep_checkpoint_every_n_hours: keep one checkpoint for every period of this many
+            hours, instead of removing it.
+        log_step_count_steps: how often to log the loss and the speed, in steps; None
+            logs nothing.
         train_distribute: the strategy to train under; by default one device.
         eval_distribute: the strategy to evaluate under; by default one device.
-        keep_input_position: whether a checkpoint in mid-training has the position in
-            the data, so that an interrupted training continues from there.
+        keep_input_position: whether a checkpoint that is saved during training contains
+            the position in the data, so that an interrupted training run resumes there.
 
     Raises:
         ValueError: a number is not positive, or both `save_checkpoints_steps` and
@@ -113,10 +113,10 @@ class RunConfig:
         way round.
 
         Args:
-            **kwargs: the new values by the names of the properties.
+            **kwargs: the new values, by the name of the property.
 
         Raises:
-            ValueError: there is no property of that name, or its value is not allowed.
+            ValueError: no property has that name, or its value is not allowed.
 
         >>> import unisono as uni
         >>> config = uni.estimator.RunConfig(save_checkpoints_secs=60)

@@ -43,19 +43,19 @@ _Steps = TypeVar("_Steps", bound=steps_lib.ModelSteps)
 class Estimator:
     """Trains, evaluates and uses the model that a model function describes.
 
-    The state is in the checkpoints of `model_dir`: every call of `train`, `evaluate` or
-    `predict` starts from the newest one. With several workers, each of them makes the
-    estimator and calls the same methods.
+    The state is stored in checkpoints in `model_dir`: every call of `train`, `evaluate`
+    or `predict` starts from the newest one. With several workers, each of them creates
+    the estimator and calls the same methods.
 
     Args:
         model_fn: the model function. It is called as ``model_fn(features, labels, mode,
-            params, config)``, with those of the arguments that it takes, once per
-            replica in replica context, while a step is compiled. It makes its variables
-            and returns an `EstimatorSpec`. A variable of one name is the same on every
-            call.
-        model_dir: the directory for checkpoints; by default that of `config`, or a new
-            temporary directory.
-        config: says where and how to run; by default ``RunConfig()``.
+            params, config)``, with only the arguments that it takes, once per replica
+            in replica context, while a step is compiled. It creates its variables and
+            returns an `EstimatorSpec`. A variable with the same name is the same
+            variable in every call.
+        model_dir: the directory for checkpoints; by default the `model_dir` of
+            `config`, or a new temporary directory.
+        config: where and how to run; by default ``RunConfig()``.
         params: parameters that are passed to `model_fn` and to input functions.
         warm_start_from: a checkpoint, or a directory of checkpoints, from which the
             trainable variables get their first values.
@@ -139,7 +139,7 @@ class Estimator:
 
     @property
     def model_fn(self) -> Callable[[object, object, str, RunConfig], EstimatorSpec]:
-        """The model function with the parameters of the estimator bound.
+        """The model function, with `params` already filled in.
 
         It is called as ``model_fn(features, labels, mode, config)``.
 
@@ -265,18 +265,18 @@ class Estimator:
         """Trains the model until the data ends or for a number of steps.
 
         Training starts from the newest checkpoint in `model_dir`, if there is one. It
-        saves a checkpoint before the very first step, as often as `config` says, and
-        after the last step.
+        saves a checkpoint before the very first step, at the intervals that `config`
+        sets, and after the last step.
 
         Args:
             input_fn: returns a dataset of ``(features, labels)`` or of features. It is
                 called once on each worker. Each replica takes its own batch from the
-                dataset, so batch by the size for one replica. It may take `params`,
-                `config`, `mode` and `input_context`, an `InputContext` to shard by.
+                dataset, so use the batch size of one replica. It may take `params`,
+                `config`, `mode` and `input_context`, an `InputContext` for sharding.
             hooks: `SessionRunHook`s to call around the steps.
-            steps: how many steps to make from here.
-            max_steps: the global step at which to end; if the newest checkpoint has
-                reached it, nothing is done.
+            steps: the number of steps to train, counted from where training starts.
+            max_steps: the global step at which to stop. If the newest checkpoint has
+                reached it, `train` does nothing.
             saving_listeners: `CheckpointSaverListener`s to call around each save.
 
         Returns:
@@ -284,7 +284,7 @@ class Estimator:
 
         Raises:
             ValueError: `steps` and `max_steps` are both given, one is not positive, or
-                there is no batch for each replica.
+                the data has fewer batches than there are replicas.
             NanLossDuringTrainingError: the loss is not finite.
             RuntimeError: called inside a strategy's scope.
 
@@ -357,18 +357,18 @@ class Estimator:
 
         Args:
             input_fn: as in `train`.
-            steps: how many steps to make; by default all of the data.
+            steps: the number of steps; by default evaluates all of the data.
             hooks: `SessionRunHook`s to call around the steps.
             checkpoint_path: the checkpoint; by default the newest. If there is none,
                 the model is evaluated with its initial values.
-            name: the name of the evaluation, to tell several of one model apart.
+            name: the name of the evaluation, to distinguish several of one model.
 
         Returns:
-            The metrics by name, with the mean ``loss`` over the batches and the
-            ``global_step`` of the checkpoint.
+            A dict of the metrics by name. It also has the mean ``loss`` over the
+            batches and the ``global_step`` of the checkpoint.
 
         Raises:
-            ValueError: `steps` is not positive, or there is no batch.
+            ValueError: `steps` is not positive, or the data has no batch.
             RuntimeError: called inside a strategy's scope.
 
         >>> import tempfile
@@ -417,8 +417,8 @@ class Estimator:
     ) -> Iterator[Any]:
         """Yields the predictions of the model of a checkpoint.
 
-        Each worker predicts on one of its devices, whatever the strategy. All
-        predictions come from one checkpoint, even if the estimator trains meanwhile.
+        Each worker predicts on one of its devices, under any strategy. All predictions
+        come from one checkpoint, even if the estimator trains in the meantime.
 
         Args:
             input_fn: as in `train`; labels are ignored.
@@ -426,15 +426,15 @@ class Estimator:
             hooks: `SessionRunHook`s to call around the steps.
             checkpoint_path: the checkpoint; by default the newest. If there is none,
                 the model predicts with its initial values.
-            yield_single_examples: whether to yield example by example instead of batch
-                by batch.
+            yield_single_examples: whether to yield the prediction for one example at a
+                time, instead of for a batch.
 
         Yields:
             The predictions of the `EstimatorSpec`, as NumPy arrays.
 
         Raises:
-            ValueError: the predictions have none of `predict_keys`, or differ in length
-                although single examples are wanted.
+            ValueError: the predictions contain none of `predict_keys`, or they have
+                different lengths and `yield_single_examples` is True.
             RuntimeError: called inside a strategy's scope.
 
         >>> import tempfile
@@ -480,15 +480,16 @@ class Estimator:
         With several workers, all of them must call this, and the first one writes.
 
         Args:
-            export_dir_base: the directory of all exports. The model goes to a new
-                directory in it, which is named after the time of the first worker.
+            export_dir_base: the directory of all exports. The model is written to a new
+                directory in it, named after the current time on the first worker.
             serving_input_receiver_fn: returns the inputs of the exported model; see
                 `unisono.estimator.export.build_raw_serving_input_receiver_fn`.
             checkpoint_path: the checkpoint; by default the newest.
 
         Returns:
-            The directory of the model. Its ``signatures`` have ``serving_default``,
-            which returns the predictions, and one for each of `export_outputs`.
+            The directory of the model. The ``signatures`` of the model contain
+            ``serving_default``, which returns the predictions, and one signature for
+            each of `export_outputs`.
 
         Raises:
             ValueError: there is no checkpoint.

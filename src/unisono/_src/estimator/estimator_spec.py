@@ -17,7 +17,7 @@ from unisono._src.values import array_operators
 
 
 class ModeKeys:
-    """Names the modes that a model function is called for.
+    """The names of the modes in which a model function is called.
 
     >>> import unisono as uni
     >>> modes = uni.estimator.ModeKeys
@@ -115,21 +115,21 @@ def minimize(
 ) -> TrainOp:
     """Returns a `train_op` that minimizes a loss.
 
-    It stands for ``optimizer.minimize(loss, global_step)`` of TensorFlow 1. The
-    estimator takes the gradient of the loss on each replica, averages it over the
-    replicas and lets the optimizer update every copy.
+    It replaces ``optimizer.minimize(loss, global_step)`` of TensorFlow 1. The estimator
+    computes the gradient of the loss on each replica, averages it over the replicas,
+    and lets the optimizer update every copy.
 
     Args:
         optimizer: an `optax.GradientTransformation`, a `unisono.optimizers.Optimizer`
             or a Keras optimizer.
-        loss: the loss that goes into the `EstimatorSpec`.
+        loss: the loss that you also pass to `EstimatorSpec`.
         var_list: the variables to update; by default every trainable variable that the
-            model function makes. A Keras optimizer needs it:
+            model function creates. A Keras optimizer requires it: pass
             `model.trainable_variables`.
         global_step: accepted and ignored; the estimator counts the steps.
 
     Returns:
-        The `train_op` for the `EstimatorSpec`.
+        The `train_op` to pass to `EstimatorSpec`.
 
     Raises:
         TypeError: `optimizer` is not an optimizer.
@@ -169,15 +169,15 @@ class EstimatorSpec:
 
     Args:
         mode: one of `ModeKeys`.
-        predictions: an array or a dict of arrays with the batch as first axis; needed
+        predictions: an array or a dict of arrays with the batch as first axis; required
             to predict.
-        loss: the loss of the replica's own batch, a scalar; needed to train and to
+        loss: the loss of the replica's own batch, a scalar; required to train and to
             evaluate.
         train_op: the result of `minimize`, or a function without arguments that updates
-            the variables itself, in replica context; needed to train.
-        eval_metric_ops: by name, a metric object that the model function has updated,
-            or an array to average over all examples.
-        export_outputs: by name, the outputs of the signatures of an exported model; by
+            the variables itself, in replica context; required to train.
+        eval_metric_ops: a dict of metric objects that the model function has updated,
+            or of arrays to average over all examples.
+        export_outputs: a dict of the outputs of an exported model, by signature; by
             default `predictions`.
         training_chief_hooks: hooks for training, on the first worker only.
         training_hooks: hooks for training.
@@ -185,8 +185,9 @@ class EstimatorSpec:
         prediction_hooks: hooks for prediction.
 
     Raises:
-        ValueError: a part that the mode needs is missing, or the loss is not a scalar.
-        TypeError: a part has the wrong type.
+        ValueError: an argument that the mode requires is missing, or the loss is not a
+            scalar.
+        TypeError: an argument has the wrong type.
 
     >>> import unisono as uni
     >>> modes = uni.estimator.ModeKeys

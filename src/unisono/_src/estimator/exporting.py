@@ -56,7 +56,7 @@ def build_raw_serving_input_receiver_fn(
 
     Args:
         features: an array or `TensorSpec` with the batch as first axis, or a dict of
-            them; only shapes and types are used.
+            them; only their shapes and dtypes are used.
         default_batch_size: the size of a batch; by default any size.
 
     >>> import numpy as np

@@ -29,8 +29,9 @@ class SessionRunValues:
     """Holds the results of a step, for `SessionRunHook.after_run`.
 
     Attributes:
-        results: in training ``{"loss": array, "global_step": int}``, in evaluation
-            ``{}``, in prediction the predictions. Reading an array waits for the step.
+        results: ``{"loss": array, "global_step": int}`` in training, ``{}`` in
+            evaluation, and the predictions in `predict`. Reading an array waits until
+            the step is computed.
 
     >>> import unisono as uni
     >>> uni.estimator.SessionRunValues({"loss": 0.5, "global_step": 3}).results["loss"]
@@ -74,9 +75,9 @@ class SessionRunContext:
 
 
 class SessionRunHook:
-    """Base class of hooks: an estimator calls its methods around the steps.
+    """The base class of hooks, whose methods an estimator calls around the steps.
 
-    There are no sessions: where TensorFlow passes one, None is passed.
+    There are no sessions: where TensorFlow passes a session, hooks get None.
 
     >>> import tempfile
     >>> import unisono as uni
@@ -99,10 +100,10 @@ class SessionRunHook:
     """
 
     def begin(self) -> None:
-        """Called once, before the variables get their first or restored values."""
+        """Called once, before the variables get their initial or restored values."""
 
     def after_create_session(self, session: None, coord: None) -> None:
-        """Called once, when the variables have their first or restored values."""
+        """Called once, after the variables have their initial or restored values."""
 
     def before_run(self, run_context: SessionRunContext) -> None:
         """Called before each step."""
@@ -110,18 +111,18 @@ class SessionRunHook:
     def after_run(
         self, run_context: SessionRunContext, run_values: SessionRunValues
     ) -> None:
-        """Called after each step was started; the device may still compute it."""
+        """Called after each step was started; the device may still be computing it."""
 
     def end(self, session: None) -> None:
-        """Called once, after the last step; not after an error."""
+        """Called once, after the last step, unless there was an error."""
 
 
 class StopAtStepHook(SessionRunHook):
     """Ends training after a number of steps or at a global step.
 
     Args:
-        num_steps: how many steps to make from where training starts.
-        last_step: the global step at which to end.
+        num_steps: the number of steps, counted from where training starts.
+        last_step: the global step at which to stop.
 
     Raises:
         ValueError: neither or both of the arguments are given.
@@ -149,7 +150,7 @@ class StopAtStepHook(SessionRunHook):
     def after_run(
         self, run_context: SessionRunContext, run_values: SessionRunValues
     ) -> None:
-        """Requests the end of the loop if the last step was made."""
+        """Stops the loop if this was the last step."""
         step = run_values.results["global_step"]
         if self._last_step is None:
             assert self._num_steps is not None
@@ -159,13 +160,13 @@ class StopAtStepHook(SessionRunHook):
 
 
 class NanTensorHook(SessionRunHook):
-    """Checks after every step that the loss is finite, and waits for the step.
+    """Waits for every step, and checks that its loss is finite.
 
     Without this hook the estimator checks the loss when it logs it and before it saves.
 
     Args:
         loss_tensor: accepted and ignored; the loss of the step is checked.
-        fail_on_nan_loss: whether to raise an error or only to end training.
+        fail_on_nan_loss: whether to raise an error; if False, training only ends.
 
     >>> import unisono as uni
     >>> hook = uni.estimator.NanTensorHook(fail_on_nan_loss=False)
@@ -199,7 +200,7 @@ class NanTensorHook(SessionRunHook):
 
 
 class CheckpointSaverListener:
-    """Base class of listeners: training calls its methods around every save.
+    """The base class of listeners, whose methods are called around every save.
 
     >>> import tempfile
     >>> import unisono as uni
@@ -229,7 +230,7 @@ class CheckpointSaverListener:
         return None
 
     def end(self, session: None, global_step_value: int) -> None:
-        """Called once, after the last save of a training."""
+        """Called once, after the last save of a training run."""
 
 
 _Kind = TypeVar("_Kind", SessionRunHook, CheckpointSaverListener)

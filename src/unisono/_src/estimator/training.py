@@ -33,7 +33,7 @@ class Exporter(abc.ABC):
     @property
     @abc.abstractmethod
     def name(self) -> str:
-        """The name of the directory of the exports, in ``export`` in `model_dir`."""
+        """The name of the directory for the exports, in ``export`` in `model_dir`."""
 
     @abc.abstractmethod
     def export(
@@ -44,13 +44,13 @@ class Exporter(abc.ABC):
         eval_result: dict[str, Any],
         is_the_final_export: bool,
     ) -> str | None:
-        """Exports the model of a checkpoint, or decides not to.
+        """Exports the model of a checkpoint, unless the exporter decides not to.
 
         Args:
             estimator: the estimator.
             export_path: the directory for the exports of this exporter.
             checkpoint_path: the checkpoint that was evaluated.
-            eval_result: the metrics of the evaluation by name.
+            eval_result: the metrics of the evaluation, by name.
             is_the_final_export: whether training has ended.
 
         Returns:
@@ -62,7 +62,7 @@ class _ModelExporter(Exporter):
     """Exports the model after some of the evaluations; abstract.
 
     Args:
-        name: the name of the directory of the exports.
+        name: the name of the directory for the exports.
         serving_input_receiver_fn: returns the inputs of the exported model.
     """
 
@@ -74,7 +74,7 @@ class _ModelExporter(Exporter):
 
     @property
     def name(self) -> str:
-        """The name of the directory of the exports."""
+        """The name of the directory for the exports."""
         return self._name
 
     def export(
@@ -91,7 +91,7 @@ class _ModelExporter(Exporter):
             estimator: the estimator.
             export_path: the directory for the exports of this exporter.
             checkpoint_path: the checkpoint that was evaluated.
-            eval_result: the metrics of the evaluation by name; they are not used.
+            eval_result: the metrics of the evaluation, by name; not used.
             is_the_final_export: whether training has ended.
 
         Returns:
@@ -124,7 +124,7 @@ class LatestExporter(_ModelExporter):
     """Exports the model after every evaluation and keeps the newest exports.
 
     Args:
-        name: the name of the directory of the exports.
+        name: the name of the directory for the exports.
         serving_input_receiver_fn: returns the inputs of the exported model.
         exports_to_keep: how many exports to keep; None keeps all.
 
@@ -170,7 +170,7 @@ class FinalExporter(_ModelExporter):
     """Exports the model once, after the evaluation at the end of training.
 
     Args:
-        name: the name of the directory of the export.
+        name: the name of the directory for the export.
         serving_input_receiver_fn: returns the inputs of the exported model.
 
     >>> import numpy as np, unisono as uni
@@ -193,8 +193,8 @@ class TrainSpec:
 
     Args:
         input_fn: as in `Estimator.train`.
-        max_steps: the global step at which to end; by default training ends with the
-            data.
+        max_steps: the global step at which to stop; by default training ends when the
+            data ends.
         hooks: `SessionRunHook`s to call around the steps.
         saving_listeners: `CheckpointSaverListener`s to call around each save.
 
@@ -230,17 +230,16 @@ class TrainSpec:
 class EvalSpec:
     """Says how `train_and_evaluate` evaluates.
 
-    There is an evaluation after some of the saves of checkpoints, and always one at the
-    end of training.
+    Some of the checkpoints that training saves are evaluated, and always the last one.
 
     Args:
         input_fn: as in `Estimator.evaluate`.
-        steps: how many steps each evaluation makes; None for all of the data.
-        name: the name of the evaluation, to tell several apart.
+        steps: the number of steps of each evaluation; None evaluates all of the data.
+        name: the name of the evaluation, to distinguish several.
         hooks: `SessionRunHook`s to call around the steps.
         exporters: one `Exporter` or several.
-        start_delay_secs: how many seconds to train before the first evaluation.
-        throttle_secs: how many seconds to train between evaluations, at least.
+        start_delay_secs: the minimum number of seconds before the first evaluation.
+        throttle_secs: the minimum number of seconds between two evaluations.
 
     Raises:
         ValueError: a number is not allowed, or two exporters have the same name.
@@ -382,18 +381,17 @@ def train_and_evaluate(
 ) -> tuple[dict[str, Any], list[str | None]]:
     """Trains a model and evaluates the checkpoints that training saves.
 
-    `RunConfig.save_checkpoints_steps` or ``_secs`` and `EvalSpec.throttle_secs` say how
-    often it evaluates. With several workers, all of them must call this; they evaluate
-    together.
+    `RunConfig.save_checkpoints_steps` or ``_secs`` and `EvalSpec.throttle_secs`
+    determine how often it evaluates. With several workers, all of them must call this;
+    they evaluate together.
 
     Args:
         estimator: the estimator.
-        train_spec: says how to train.
-        eval_spec: says how to evaluate.
+        train_spec: how to train.
+        eval_spec: how to evaluate.
 
     Returns:
-        The metrics of the last evaluation, and the list of what the exporters returned
-        for it.
+        The metrics of the last evaluation, and a list of the results of the exporters.
 
     Raises:
         TypeError: an argument has the wrong type.

@@ -146,8 +146,8 @@ def _check_same(key: str, known: Variable, wanted: dict[str, Any]) -> None:
 def get_global_step(graph: object = None) -> Variable:
     """Returns the variable that counts the steps of an `Estimator`.
 
-    A model function reads it, for example for a learning rate schedule. The estimator
-    counts; the model function need not.
+    A model function can read it, for example for a learning rate schedule. The
+    estimator updates it, so the model function does not have to.
 
     Args:
         graph: accepted and ignored; there are no graphs.

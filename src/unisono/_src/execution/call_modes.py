@@ -20,11 +20,11 @@ class Mode:
 
 
 def run_functions_eagerly(run_eagerly: bool) -> None:
-    """Make every `unisono.function` run as plain Python, or compiled again.
+    """Makes every `unisono.function` run as plain Python, or compiled again.
 
     Use it to look for a mistake: a debugger stops inside the function, and `print`
-    shows values. The results are the same. Python code runs at every call, and numbers
-    that a function returns stay Python's.
+    shows values. The results are the same, but the Python code runs at every call, and
+    a Python number that a function returns stays a Python number.
 
     Args:
         run_eagerly: True to run the Python functions, False to run compiled programs.
@@ -44,7 +44,7 @@ def run_functions_eagerly(run_eagerly: bool) -> None:
 
 
 def functions_run_eagerly() -> bool:
-    """Whether functions run as plain Python; see `run_functions_eagerly`.
+    """Returns whether functions run as plain Python; see `run_functions_eagerly`.
 
     >>> import unisono
     >>> unisono.config.functions_run_eagerly()

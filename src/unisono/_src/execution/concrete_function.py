@@ -24,7 +24,7 @@ _SIZES = (2, 3)
 class ConcreteFunction:
     """A compiled function for arguments of certain shapes, types and values.
 
-    `Function.get_concrete_function` makes it.
+    `Function.get_concrete_function` returns one.
 
     Attributes:
         inputs: the `TensorSpec` of each array argument, then of each variable that the
@@ -77,7 +77,7 @@ class ConcreteFunction:
 
     @property
     def array_arguments(self) -> dict[str, Any]:
-        """The arguments that have arrays, by name, with specs in place of arrays.
+        """The arguments that contain arrays, by name, with a spec for each array.
 
         >>> import unisono
         >>> scale = unisono.function(lambda x, factor: x * factor)

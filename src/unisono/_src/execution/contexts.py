@@ -22,14 +22,14 @@ from unisono._src.values.indexed_slices import IndexedSlices
 
 
 class ReplicaContext:
-    """Tells a replica which one it is, and combines its values with the others'.
+    """Identifies the running replica, and combines its values with those of others.
 
     `unisono.distribute.get_replica_context()` returns it inside `Strategy.run`.
 
     Args:
         strategy: the strategy that runs the replica.
         replica_id_in_sync_group: the number of the replica.
-        port: how the replica meets the others; None for a replica that is alone.
+        port: how the replica communicates with the others; None if there are none.
 
     >>> import unisono
     >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -67,10 +67,11 @@ class ReplicaContext:
 
     @property
     def replica_id_in_sync_group(self) -> jax.Array | int:
-        """The number of this replica, as an int32 scalar that counts from 0.
+        """The number of this replica, an int32 scalar that starts at 0.
 
-        Inside a compiled program it is traced: write ``jnp.where(id == 0, a, b)``
-        or ``jax.lax.cond``, not a Python ``if``.
+        In a compiled program it is traced: use ``jnp.where(id == 0, a, b)`` or
+        ``jax.lax.cond``. In a `unisono.function` you can also use a Python ``if``,
+        which AutoGraph converts.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -106,9 +107,9 @@ class ReplicaContext:
 
     @property
     def devices(self) -> list[str]:
-        """The names of this replica's devices, as a list of one.
+        """The name of this replica's device, in a list.
 
-        The default strategy leaves the device to JAX; the name is empty there.
+        With the default strategy JAX chooses the device, and the name is empty.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -132,10 +133,10 @@ class ReplicaContext:
     def experimental_logical_device(
         self, logical_device_id: int
     ) -> contextlib.AbstractContextManager[None]:
-        """Return a block whose operations belong to a logical device of the replica.
+        """Returns a context manager that puts operations on a logical device.
 
-        The compiler runs one program on all logical devices of a replica, so each of
-        them has the values that are made in the block.
+        XLA runs one program on all logical devices of a replica, so each of them holds
+        the values that are computed in the block.
 
         Args:
             logical_device_id: the number of the logical device, from 0.
@@ -158,7 +159,7 @@ class ReplicaContext:
         return enter_logical_device(topology, logical_device_id)
 
     def __enter__(self) -> ReplicaContext:
-        """Make this the context of the running code until the end of the block.
+        """Makes this the context of the running code until the end of the block.
 
         >>> import unisono
         >>> strategy = unisono.distribute.OneDeviceStrategy("CPU:0")
@@ -186,7 +187,7 @@ class ReplicaContext:
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Pause all replicas and call `merge_fn` once in cross-replica context.
+        """Pauses all replicas and calls `merge_fn` once in cross-replica context.
 
         Args:
             merge_fn: called as ``merge_fn(strategy, *args, **kwargs)``, with each
@@ -195,7 +196,7 @@ class ReplicaContext:
             kwargs: this replica's keyword arguments.
 
         Returns:
-            This replica's own part of what `merge_fn` returned.
+            This replica's part of the result of `merge_fn`.
 
         Raises:
             RuntimeError: the call is not in this replica's context, some replicas do
@@ -252,7 +253,7 @@ class ReplicaContext:
         value: object,
         options: options.CommunicationOptions | None = None,
     ) -> Any:
-        """Reduce `value` over the replicas, and give every replica the result.
+        """Reduces `value` over the replicas, and returns the result on every replica.
 
         Args:
             reduce_op: a `ReduceOp` or its name, such as ``"SUM"``.
@@ -308,11 +309,11 @@ class ReplicaContext:
         axis: int,
         options: options.CommunicationOptions | None = None,
     ) -> Any:
-        """Concatenate `value` over the replicas, and give every replica the result.
+        """Concatenates `value` over the replicas, and returns it on every replica.
 
         Args:
             value: an array, or a nested structure of arrays. Their sizes along `axis`
-                may differ between replicas that are not compiled together.
+                may differ between replicas, except in a compiled function.
             axis: the axis to concatenate along.
             options: `CommunicationOptions`; no field changes the result.
 
@@ -320,7 +321,7 @@ class ReplicaContext:
             The concatenated value, in the structure of `value`.
 
         Raises:
-            NotImplementedError: `value` holds an `IndexedSlices`.
+            NotImplementedError: `value` contains an `IndexedSlices`.
             RuntimeError: the call is not in this replica's context, or some replicas
                 do not call it.
 

@@ -66,21 +66,21 @@ def _is_inlined(frame: ambient.Frame) -> bool:
 class Function(Generic[_P, _R_co]):
     """A Python function that is traced once per signature and then runs compiled.
 
-    `unisono.function` makes it. The variables that the function reads or assigns need
-    not be named: tracing finds them, and their arrays are inputs and outputs of one XLA
-    program.
+    `unisono.function` returns one. You do not need to list the variables that the
+    function reads or assigns: tracing finds them, and their arrays become inputs and
+    outputs of one XLA program.
 
     Args:
         python_function: the function to compile.
         input_signature: `TensorSpec`s that arguments must match, or None.
-        name: the name in programs and profiles; None for that of the function.
-        max_programs: how many compiled programs the function keeps at most; None for
-            all of them. See `unisono.function`.
-        autograph: whether statements on arrays may be converted.
+        name: the name in programs and profiles; by default the name of the function.
+        max_programs: the number of compiled programs that the function keeps at most;
+            None for all of them. See `unisono.function`.
+        autograph: whether statements that depend on arrays may be converted.
 
     Attributes:
-        python_function: the function that was given.
-        input_signature: the specs that were given, or None.
+        python_function: the function that is compiled.
+        input_signature: the `TensorSpec`s that arguments must match, or None.
 
     >>> import unisono
     >>> v = unisono.Variable(1.0)
@@ -267,11 +267,11 @@ class Function(Generic[_P, _R_co]):
         return signature.convert_host_result(made)
 
     def compiled_run(self, fn: Callable[..., Any]) -> Function[..., Any]:
-        """Return the compiled form of a replica function that the host runs.
+        """Returns a compiled version of a function for `Strategy.run`.
 
-        A function that loops over a dataset runs on the host. The functions that it
-        gives to `Strategy.run` are compiled one by one, and found again by their code
-        and the objects that they capture.
+        A function that loops over a dataset runs as Python on the host. Each function
+        that it passes to `Strategy.run` is compiled, and found again by its code and
+        the objects that it captures.
 
         Args:
             fn: the replica function.
@@ -289,11 +289,11 @@ class Function(Generic[_P, _R_co]):
         return self._host_run(key, lambda: unchanged_arguments.give_copies(fn))
 
     def compiled_step(self, key: object, fn: Callable[..., Any]) -> Function[..., Any]:
-        """Return the compiled form of a loop's body that the host runs.
+        """Returns a compiled version of the body of a loop that runs on the host.
 
         Args:
-            key: by what the body is found again.
-            fn: runs the body.
+            key: identifies the body, so that its compiled version is found again.
+            fn: a function that runs the body.
 
         >>> import unisono
         >>> host = unisono.function(lambda: None)
@@ -344,7 +344,7 @@ class Function(Generic[_P, _R_co]):
         return self._programs.add(key, traced_function.aval_key(given), found)
 
     def for_strategy(self, strategy: Any) -> Function[..., Any]:
-        """Return the compiled function that runs this one on every replica.
+        """Returns the compiled function that runs this one on every replica.
 
         `Strategy.run` calls it.
 
@@ -383,7 +383,7 @@ class Function(Generic[_P, _R_co]):
         return made
 
     def experimental_get_tracing_count(self) -> int:
-        """Return how many times the function was traced.
+        """Returns how many times the function was traced.
 
         >>> import numpy as np
         >>> import unisono
@@ -398,13 +398,13 @@ class Function(Generic[_P, _R_co]):
         )
 
     def lowered(self, *args: _P.args, **kwargs: _P.kwargs) -> jax.stages.Lowered:
-        """Return the `jax.stages.Lowered` program of a call, for inspection.
+        """Returns the `jax.stages.Lowered` program of a call, for inspection.
 
-        Nothing runs, but the function is traced if the signature is new.
+        The program does not run, but the function is traced if the signature is new.
 
         Args:
             *args: the arguments of the call.
-            **kwargs: its keyword arguments.
+            **kwargs: the keyword arguments of the call.
 
         >>> import numpy as np
         >>> import unisono
@@ -451,14 +451,14 @@ class Function(Generic[_P, _R_co]):
         return traced_function.TracedCall(program.traces.find_known(given), *origin)
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
-        """Return the function for arguments of certain shapes, types and values.
+        """Returns the function for arguments of certain shapes, types and values.
 
-        The function is traced now, if it was not before; it is compiled when it is
-        called.
+        The function is traced now, unless it was traced before. It is compiled when it
+        is called.
 
         Args:
             *args: the arguments: an array or a `TensorSpec` for each array, and other
-                values as they are. With an `input_signature` they may be left out.
+                values as they are. With an `input_signature` you can leave them out.
             **kwargs: keyword arguments.
 
         Returns:
@@ -466,8 +466,8 @@ class Function(Generic[_P, _R_co]):
 
         Raises:
             TypeError: an argument is missing, or does not match the `input_signature`.
-            ValueError: a spec leaves the number of axes open, or a variable that the
-                function creates needs an argument for its first value.
+            ValueError: a spec does not give the number of axes, or the initial value
+                of a variable that the function creates depends on an argument.
 
         >>> import unisono
         >>> square = unisono.function(lambda x: x * x)

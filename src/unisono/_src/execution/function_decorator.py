@@ -62,41 +62,42 @@ def function(
     *,
     max_programs: int | None = None,
 ) -> Function[..., Any] | Callable[[Callable[..., Any]], Function[..., Any]]:
-    """Compile a Python function with the variables it uses; use as a decorator.
+    """Compiles a Python function and the variables that it uses; also a decorator.
 
-    The function is traced once for each combination of shapes and types of its array
-    arguments and of values of its other arguments; later calls run the compiled
-    program. Variables may be created on the first call only.
+    The function is traced once for each combination of the shapes and types of its
+    array arguments and the values of its other arguments. Later calls run the compiled
+    program. The function may create variables only on its first call.
 
     Args:
         func: the function; None to get a decorator.
         input_signature: `TensorSpec`s that arguments must match; numbers become arrays.
-        autograph: whether `if`, `while`, `for` and the like on arrays whose values are
-            only known when the step runs become a part of the program. A function that
-            has none of them is not changed. False: they are errors.
-        jit_compile: accepted; functions are always compiled by XLA.
-        reduce_retracing: accepted; XLA programs have fixed shapes.
+        autograph: whether `if`, `while`, `for` and similar statements become part of
+            the program if they depend on arrays whose values are only known when the
+            step runs. If False, such statements raise an error. A function without such
+            statements is not changed.
+        jit_compile: accepted, no effect; XLA always compiles functions.
+        reduce_retracing: accepted, no effect; XLA programs have fixed shapes.
         experimental_implements: accepted, no effect.
         experimental_autograph_options: accepted, no effect.
         experimental_attributes: accepted, no effect.
         experimental_relax_shapes: accepted, no effect.
         experimental_compile: accepted, no effect.
         experimental_follow_type_hints: accepted, no effect.
-        max_programs: how many compiled programs the function keeps at most, for each
-            object if it is a method; None for all of them. The program that was not
-            used for longest goes first. A call that needs it again traces and compiles
-            it again; variables keep their values. With a limit every call looks its
-            program up, which takes some microseconds more.
+        max_programs: the number of compiled programs that the function keeps at most;
+            None for all of them. For a method, the limit applies to each object. The
+            least recently used program is removed first. A call that needs it again
+            traces and compiles it again; variables keep their values. With a limit,
+            each call takes some microseconds longer, because it looks up its program.
 
     Returns:
-        A `Function`, or a decorator that makes one.
+        A `Function`, or a decorator that returns one.
 
     Raises:
-        TypeError: `max_programs` is no whole number.
+        TypeError: `max_programs` is not a whole number.
         ValueError: `max_programs` is less than one.
         TypeError: when called: an argument does not match the `input_signature`.
         ValueError: when called: the function creates a variable on a later call, or
-            changes a list or dictionary that it was given.
+            changes a list or dictionary that you pass to it.
 
     >>> import unisono
     >>> v = unisono.Variable(1.0)
@@ -106,13 +107,13 @@ def function(
     >>> float(double()), float(double())
     (2.0, 4.0)
 
-    With an `input_signature` one program serves all numbers:
+    With an `input_signature`, the same program is used for all numbers:
 
     >>> square = unisono.function(lambda x: x * x, [unisono.TensorSpec(())])
     >>> float(square(2)), float(square(3)), square.experimental_get_tracing_count()
     (4.0, 9.0, 1)
 
-    With `max_programs` an endless variety of shapes does not fill the memory:
+    With `max_programs`, many different shapes do not fill the memory:
 
     >>> import numpy as np
     >>> total = unisono.function(lambda x: x.sum(), max_programs=1)

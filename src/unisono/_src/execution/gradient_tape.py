@@ -29,7 +29,7 @@ _log = logging.getLogger("unisono")
 
 
 class UnconnectedGradients(enum.Enum):
-    """Says what the gradient is if the target does not depend on the source.
+    """Selects the gradient if the target does not depend on the source.
 
     Attributes:
         NONE: None.
@@ -52,18 +52,18 @@ class UnconnectedGradients(enum.Enum):
 class GradientTape:
     """Records the operations of a ``with`` block, to differentiate them afterwards.
 
-    A tape follows the trainable variables that the block reads, and the arrays that it
-    is told to `watch`. It works eagerly, in `unisono.function`, and in the function
-    that `Strategy.run` calls, where each replica has a tape of its own. In replica
-    context gradients are the replica's own, not reduced.
+    A tape watches the trainable variables that the block reads, and the arrays that you
+    pass to `watch`. It works eagerly, in `unisono.function`, and in the function that
+    `Strategy.run` calls, where each replica has its own tape. In replica context, the
+    gradients are those of the replica; they are not reduced.
 
     Args:
         persistent: whether `gradient` and `jacobian` can be called more than once.
-        watch_accessed_variables: whether trainable variables are followed when they are
-            read; if not, only what is watched is.
+        watch_accessed_variables: whether the tape watches trainable variables when they
+            are read; if not, it watches only what you pass to `watch`.
 
     Raises:
-        NotImplementedError: this version of JAX lacks what a tape is made of.
+        NotImplementedError: this version of JAX lacks functions that a tape needs.
 
     >>> import unisono
     >>> v = unisono.Variable(3.0)
@@ -72,7 +72,7 @@ class GradientTape:
     >>> float(tape.gradient(y, v))
     6.0
 
-    An array is followed from `watch` on:
+    The tape records an array after you call `watch`:
 
     >>> x = unisono.constant(3.0)
     >>> with unisono.GradientTape() as tape:
@@ -81,7 +81,7 @@ class GradientTape:
     >>> float(y), float(tape.gradient(y, x))
     (9.0, 6.0)
 
-    A tape inside another one gives second derivatives:
+    A tape inside another one computes second derivatives:
 
     >>> with unisono.GradientTape() as outer:
     ...     with unisono.GradientTape() as inner:
@@ -137,7 +137,7 @@ class GradientTape:
     # The block.
 
     def __enter__(self) -> GradientTape:
-        """Begins to record, or goes on recording.
+        """Starts or continues recording.
 
         Raises:
             ValueError: the tape is recording already.
@@ -223,7 +223,7 @@ class GradientTape:
             _separate_versions()
 
     def reset(self) -> None:
-        """Forgets everything that was recorded; the block goes on.
+        """Deletes everything that was recorded, and continues recording.
 
         Raises:
             ValueError: the tape is not recording.
@@ -253,16 +253,17 @@ class GradientTape:
     # What is followed.
 
     def watch(self, tensor: object) -> None:
-        """Follows an array or a variable from here on.
+        """Starts to watch an array or a variable.
 
-        Results that were computed from it before are not followed.
+        Results that were computed from it earlier are not watched.
 
         Args:
             tensor: an array, a variable, or a nested structure of these.
 
         Raises:
             RuntimeError: the tape was never entered.
-            ValueError: something is no array: a number, or an array of NumPy.
+            ValueError: a value is neither an array of JAX nor a variable, but for
+                example a number or a NumPy array.
 
         >>> import unisono
         >>> v = unisono.Variable(3.0, trainable=False)
@@ -312,9 +313,9 @@ class GradientTape:
             recording.watch(x)
 
     def watched_variables(self) -> tuple[Any, ...]:
-        """Returns the variables that the tape follows, in the order of their first use.
+        """Returns the variables that the tape watches, in the order of their first use.
 
-        They are unisono's own, and those of Keras and Flax.
+        They can be variables of unisono, Keras and Flax.
 
         >>> import unisono
         >>> v = unisono.Variable(3.0, name="v")
@@ -364,15 +365,14 @@ class GradientTape:
         output_gradients: object = None,
         unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
     ) -> Any:
-        """Returns the gradient of the sum of all numbers of `target`.
+        """Returns the gradients of the sum of all elements of `target`.
 
         Args:
             target: an array or variable, or a nested structure of these.
             sources: variables and arrays to differentiate with respect to, or a nested
-                structure of these. Variables are unisono's own, or those of Keras and
-                Flax. An array is one that the tape watches, or one that was computed
-                in the block.
-            output_gradients: factors for the numbers of `target`, in the same
+                structure of these. Variables can be those of unisono, Keras and Flax.
+                An array must be watched by the tape, or computed in the block.
+            output_gradients: factors for the elements of `target`, in the same
                 structure; None for ones.
             unconnected_gradients: what to return for a source that `target` does not
                 depend on; the strings "none" and "zero" are accepted too.
@@ -382,9 +382,9 @@ class GradientTape:
             if `target` does not depend on the source.
 
         Raises:
-            RuntimeError: a tape that is not persistent has given its gradient already;
-                or a persistent tape is still recording, or one inside it is.
-            TypeError: `target` or a source is no array or variable.
+            RuntimeError: a tape that is not persistent has already computed a gradient;
+                or a persistent tape, or a tape inside it, is still recording.
+            TypeError: `target` or a source is neither an array nor a variable.
             ValueError: `target` was computed from a source before it was watched, or
                 `unconnected_gradients` is unknown.
 
@@ -459,18 +459,18 @@ class GradientTape:
         parallel_iterations: int | None = None,
         experimental_use_pfor: bool = True,
     ) -> Any:
-        """Returns the derivative of each number of `target`.
+        """Returns the derivatives of each element of `target`.
 
         Args:
             target: an array.
             sources: as for `gradient`.
             unconnected_gradients: as for `gradient`.
-            parallel_iterations: for TensorFlow's signature; it has no effect.
-            experimental_use_pfor: for TensorFlow's signature; it has no effect.
+            parallel_iterations: accepted, no effect.
+            experimental_use_pfor: accepted, no effect.
 
         Returns:
-            For each source an array with the axes of `target` and then those of the
-            source, or None, in the structure of `sources`.
+            An array or None for each source, in the structure of `sources`. The array
+            has the axes of `target`, followed by those of the source.
 
         Raises:
             RuntimeError: as for `gradient`; the same holds for `TypeError` and
@@ -510,20 +510,20 @@ class GradientTape:
         parallel_iterations: int | None = None,
         experimental_use_pfor: bool = True,
     ) -> jax.Array:
-        """Returns the derivative of each example's numbers by that example's source.
+        """Returns the derivatives of each example of `target` by that of `source`.
 
-        Example `i` of `target` must depend on example `i` of `source` alone.
+        Example `i` of `target` must depend only on example `i` of `source`.
 
         Args:
             target: an array whose first axis is that of the examples.
-            source: an array or variable with as many examples.
+            source: an array or variable with the same number of examples.
             unconnected_gradients: as for `gradient`. As in TensorFlow, the result is
-                zeros where `target` does not depend on `source`.
-            parallel_iterations: for TensorFlow's signature; it has no effect.
-            experimental_use_pfor: for TensorFlow's signature; it has no effect.
+                zeros if `target` does not depend on `source`.
+            parallel_iterations: accepted, no effect.
+            experimental_use_pfor: accepted, no effect.
 
         Returns:
-            An array with the axes of `target`, and then those of an example of
+            An array with the axes of `target`, followed by those of an example of
             `source`.
 
         Raises:

@@ -161,24 +161,24 @@ def value_and_grad(
     variables_: variables.Variable | Sequence[Any],
     has_aux: bool = False,
 ) -> Callable[..., Any]:
-    """Return a function that computes `fn`'s value and its gradients for variables.
+    """Returns a function that computes `fn`'s value and its gradients for variables.
 
     Args:
         fn: a function that returns a scalar, or ``(scalar, aux)`` with `has_aux`.
             Variables that it assigns keep their new values.
-        variables_: a variable or a sequence of variables: unisono's own, or those of a
-            Keras or Flax model that was made in a scope.
+        variables_: a variable or a sequence of variables. They can be those of unisono,
+            or of a Keras or Flax model that was created in a scope.
         has_aux: whether `fn` returns auxiliary data.
 
     Returns:
         A function with `fn`'s arguments that returns ``(value, gradients)``. The
-        gradients are a list in the order of the variables; for a single variable they
-        are one array. In replica context they are the replica's own, not reduced.
+        gradients are a list in the order of the variables, or one array for a single
+        variable. In replica context they are those of the replica, not reduced.
 
     Raises:
-        TypeError: `variables_` holds something that is no variable.
-        ValueError: when called: a variable holds a value per replica, and the call is
-            not in replica context.
+        TypeError: `variables_` contains something that is not a variable.
+        ValueError: when called: a variable has its own value on each replica, and the
+            call is not in replica context.
 
     >>> import unisono
     >>> v = unisono.Variable(3.0)
@@ -258,7 +258,7 @@ def grad(
     variables_: variables.Variable | Sequence[Any],
     has_aux: bool = False,
 ) -> Callable[..., Any]:
-    """Return a function that computes `fn`'s gradients for variables.
+    """Returns a function that computes `fn`'s gradients for variables.
 
     Args:
         fn: a function that returns a scalar, or ``(scalar, aux)`` with `has_aux`.
@@ -270,9 +270,9 @@ def grad(
         aux)`` with `has_aux`.
 
     Raises:
-        TypeError: `variables_` holds something that is no variable.
-        ValueError: when called: a variable holds a value per replica, and the call is
-            not in replica context.
+        TypeError: `variables_` contains something that is not a variable.
+        ValueError: when called: a variable has its own value on each replica, and the
+            call is not in replica context.
 
     >>> import unisono
     >>> v, w = unisono.Variable(3.0), unisono.Variable(2.0)

@@ -24,14 +24,14 @@ class TypeSpec:
     """
 
     def describes(self, shape: Sequence[int], dtype: DTypeLike) -> bool:
-        """Whether this describes arrays of the given shape and element type.
+        """Returns whether this describes arrays of the given shape and element type.
 
         Args:
             shape: the sizes of an array.
             dtype: its element type.
 
         Returns:
-            False, unless a subclass describes arrays.
+            False for specs that do not describe arrays.
 
         >>> DatasetSpec(TensorSpec((2,))).describes((2,), jnp.float32)
         False
@@ -44,12 +44,12 @@ class TensorSpec(TypeSpec):
 
     Args:
         shape: the sizes; None for an axis of any size, or None for any shape.
-        dtype: the element type, as NumPy, JAX or Python name it; `float` is float32,
-            and `str`, `bytes` and ``"string"`` are text.
-        name: a name of the caller's choice, or None.
+        dtype: an element type of NumPy or JAX, or a Python type or a name; `float` is
+            float32, and `str`, `bytes` and ``"string"`` are text.
+        name: any name, or None.
 
     Raises:
-        TypeError: `dtype` is no element type.
+        TypeError: `dtype` is not an element type.
 
     >>> spec = TensorSpec((None, 2), "float32")
     >>> spec.is_compatible_with(jnp.zeros((5, 2)))
@@ -70,14 +70,14 @@ class TensorSpec(TypeSpec):
 
     @classmethod
     def from_tensor(cls, tensor: object, name: str | None = None) -> TensorSpec:
-        """Return the spec that has exactly the shape and element type of an array.
+        """Returns the spec that has exactly the shape and element type of an array.
 
         Args:
             tensor: the array.
             name: the name of the spec, or None.
 
         Raises:
-            ValueError: `tensor` is no array.
+            ValueError: `tensor` is not an array.
 
         >>> TensorSpec.from_tensor(np.zeros((2, 3)))
         TensorSpec(shape=(2, 3), dtype=float64, name=None)
@@ -91,14 +91,14 @@ class TensorSpec(TypeSpec):
 
     @classmethod
     def from_spec(cls, spec: object, name: str | None = None) -> TensorSpec:
-        """Return a copy of a spec, with another name if one is given.
+        """Returns a copy of a spec, with another name if one is given.
 
         Args:
             spec: the spec to copy.
             name: the name of the copy; None keeps that of `spec`.
 
         Raises:
-            TypeError: `spec` is no `TensorSpec`.
+            TypeError: `spec` is not a `TensorSpec`.
 
         >>> TensorSpec.from_spec(TensorSpec((2,), "int32", "a"), name="b")
         TensorSpec(shape=(2,), dtype=int32, name='b')
@@ -110,7 +110,7 @@ class TensorSpec(TypeSpec):
         return cls(spec.shape, spec.dtype, name or spec.name)
 
     def is_subtype_of(self, other: TypeSpec) -> bool:
-        """Whether `other` describes every array that this describes.
+        """Returns whether `other` describes every array that this describes.
 
         Args:
             other: another spec.
@@ -126,11 +126,11 @@ class TensorSpec(TypeSpec):
         return self.shape.is_subtype_of(other.shape)
 
     def is_compatible_with(self, value: Any) -> bool:
-        """Whether an array fits this spec; for a spec, whether some array fits both.
+        """Returns whether an array, or some array of another spec, fits this spec.
 
         Args:
-            value: an array, or a spec. The element types of arrays are compared as JAX
-                holds them: int64 is int32 unless 64-bit types are enabled.
+            value: an array, or a spec. The element types are compared as JAX stores
+                them: int64 counts as int32 unless 64-bit types are enabled.
 
         >>> spec = TensorSpec((None, 2))
         >>> spec.is_compatible_with(np.zeros((5, 2), np.float32))
@@ -152,7 +152,7 @@ class TensorSpec(TypeSpec):
         return is_same_type and self.shape.is_compatible_with(other.shape)
 
     def describes(self, shape: Sequence[int], dtype: DTypeLike) -> bool:
-        """Whether this describes arrays of the given shape and element type.
+        """Returns whether this describes arrays of the given shape and element type.
 
         Args:
             shape: the sizes of an array.
@@ -169,7 +169,7 @@ class TensorSpec(TypeSpec):
         return (same or dtype == self.dtype) and self.fits(shape)
 
     def fits(self, shape: Sequence[int]) -> bool:
-        """Whether this describes arrays of the given shape, of any element type.
+        """Returns whether this describes arrays of a shape, of any element type.
 
         Args:
             shape: the sizes of an array.
@@ -199,7 +199,7 @@ class TensorSpec(TypeSpec):
 
 
 class DatasetSpec(TypeSpec):
-    """Describes a dataset that is an element of another one, such as a window.
+    """Describes a dataset that is an element of another dataset, such as a window.
 
     Args:
         element_spec: the description of the elements of the inner dataset.

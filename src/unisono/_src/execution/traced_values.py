@@ -57,7 +57,7 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
 
 
 class OperatorNotAllowedInGraphError(jax.errors.ConcretizationTypeError):
-    """Python needed a value that is only known when the compiled step runs.
+    """Python code needs a value that is only known when the compiled step runs.
 
     >>> import jax.numpy as jnp
     >>> import unisono

@@ -30,11 +30,11 @@ from unisono._src.workers import process_group, worker_notes
 
 @final
 class PreemptionWatcher:
-    """Sees no preemption, as TensorFlow's does outside Google's own TPU platform.
+    """Never reports a preemption, like TensorFlow's outside Google's TPU platform.
 
-    A program that asks it goes on as if there were none. To save and exit when a
-    machine is about to be taken away, use `PreemptionCheckpointHandler`; a warning says
-    so.
+    A program that uses it runs as if there were no preemptions; creating it logs a
+    warning. To save and exit when a machine is about to be taken away, use
+    `PreemptionCheckpointHandler`.
 
     >>> import unisono
     >>> watcher = unisono.distribute.experimental.PreemptionWatcher()
@@ -56,7 +56,7 @@ class PreemptionWatcher:
         return None
 
     def block_until_worker_exit(self) -> None:
-        """Returns at once: there is no worker that is about to exit."""
+        """Returns immediately, because no preemption is ever reported."""
 
 
 # How often the thread looks for a notice.
@@ -75,14 +75,16 @@ _Result = TypeVar("_Result")
 
 @dataclasses.dataclass(frozen=True)
 class TerminationConfig:
-    """Settings of how a worker notices a preemption, and how it ends then.
+    """Settings for how a worker notices a preemption, and how it exits.
 
     Args:
         termination_watcher_fn: a function that returns whether this worker is about to
-            be ended. A thread calls it about once a second. Default: wait for SIGTERM.
-        exit_fn: called on every worker after the last save. Default: exit with code 42.
-        grace_period: how many seconds lie between the notice and the end. With 0, the
-            default, workers save and exit at once. Otherwise they save at once, go on
+            be stopped. A thread calls it about once a second. By default, the worker
+            waits for SIGTERM.
+        exit_fn: called on every worker after the last save. By default, the worker
+            exits with code 42.
+        grace_period: the number of seconds between the notice and the end. With 0, the
+            default, workers save and exit immediately. Otherwise they save, continue
             training, and save again and exit shortly before the time is over.
         save_fn: called on every worker instead of the manager's `save`, with the
             arguments of `save_checkpoint_if_preempted`.
@@ -123,15 +125,15 @@ class TerminationConfig:
 # and agrees. `_changed` guards what the two threads share: `_passed`, `_is_frozen`,
 # `_stop_at`, `_round` and `_failure`.
 class PreemptionCheckpointHandler:
-    """Saves and exits on all workers when one of them is told to end.
+    """Saves and exits on all workers when one of them is about to be stopped.
 
-    The constructor restores the latest checkpoint, if there is one. From then on
-    SIGTERM no longer ends the process. Every worker must therefore call `run` for each
-    of its steps: once a worker has been told to end, all workers save before the same
-    call of `run` and exit with code 42.
+    The constructor restores the latest checkpoint, if there is one. From then on,
+    SIGTERM no longer ends the process, unless you set a `termination_watcher_fn`. Every
+    worker must call `run` for each of its steps: when a worker is about to be stopped,
+    all workers save before the same call of `run` and exit with code 42.
 
-    The function should take its elements from iterators itself. Elements that are taken
-    before `run` count as used in the checkpoint.
+    The function that you pass to `run` should take its elements from iterators itself.
+    Elements that are taken before `run` count as used in the checkpoint.
 
     Args:
         cluster_resolver: the cluster resolver of the strategy; None for one process.
@@ -139,12 +141,13 @@ class PreemptionCheckpointHandler:
             ``checkpointed_runs``, which counts the calls of `run`.
         checkpoint_dir: the directory, if a checkpoint is given; only the newest
             checkpoint is kept there.
-        termination_config: how to notice the end, and what to do then.
+        termination_config: how to notice a preemption, and what to do then.
 
     Raises:
         TypeError: neither a checkpoint nor a manager is given.
         ValueError: a checkpoint is given without a directory.
-        RuntimeError: the workers have not joined yet, or this is not the main thread.
+        RuntimeError: this process has not joined the cluster yet, or the handler waits
+            for SIGTERM and is not created in the main thread.
 
     >>> import tempfile, unisono
     >>> v = unisono.Variable(0.0)
@@ -226,18 +229,18 @@ class PreemptionCheckpointHandler:
         *args: _P.args,
         **kwargs: _P.kwargs,
     ) -> _Result:
-        """Calls a function; saves and exits before it if a worker is about to end.
+        """Calls a function; first saves and exits if a worker is about to be stopped.
 
         Args:
-            distributed_train_function: a function that makes one step, on all workers.
+            distributed_train_function: a function that runs one step, on all workers.
             *args: its positional arguments.
-            **kwargs: its arguments by name.
+            **kwargs: its keyword arguments.
 
         Returns:
             The result of the function.
 
         Raises:
-            SystemExit: a worker is about to end, and the checkpoint is saved.
+            SystemExit: a worker is about to be stopped, and the checkpoint is saved.
             SaveError: the checkpoint could not be saved.
             WorkerError: not all workers call `run`.
 
@@ -263,17 +266,17 @@ class PreemptionCheckpointHandler:
         return result
 
     def save_checkpoint_if_preempted(self, *args: object, **kwargs: object) -> None:
-        """Saves and exits if a worker is about to end; an alternative to `run`.
+        """Saves and exits if a worker is about to be stopped; an alternative to `run`.
 
-        Every worker must call it equally often, such as after each step. Each call
+        Every worker must call it equally often, for example after each step. Each call
         counts in `total_run_calls`.
 
         Args:
-            *args: arguments for the function that saves.
-            **kwargs: arguments by name for it.
+            *args: positional arguments for the function that saves.
+            **kwargs: keyword arguments for it.
 
         Raises:
-            SystemExit: a worker is about to end, and the checkpoint is saved.
+            SystemExit: a worker is about to be stopped, and the checkpoint is saved.
             SaveError: the checkpoint could not be saved.
             WorkerError: not all workers call it.
 
@@ -296,12 +299,13 @@ class PreemptionCheckpointHandler:
 
     @contextlib.contextmanager
     def watch_preemption_scope(self) -> Iterator[None]:
-        """Runs a block, such as an epoch; saves and exits after it if a worker ends.
+        """A context manager that calls `save_checkpoint_if_preempted` after its block.
 
-        Every worker must run equally many of these blocks.
+        The block can be an epoch, for example. Every worker must run the same number of
+        these blocks.
 
         Raises:
-            SystemExit: a worker is about to end, and the checkpoint is saved.
+            SystemExit: a worker is about to be stopped, and the checkpoint is saved.
             SaveError: the checkpoint could not be saved.
             WorkerError: not all workers run the block.
 
@@ -319,7 +323,7 @@ class PreemptionCheckpointHandler:
         self.save_checkpoint_if_preempted()
 
     def close(self) -> None:
-        """Stops watching and gives SIGTERM its former handler.
+        """Stops watching and restores the former handler of SIGTERM.
 
         >>> import signal, tempfile, unisono
         >>> before = signal.getsignal(signal.SIGTERM)

@@ -43,13 +43,13 @@ _STREAMS = ("RngKey", "RngCount")
 @final
 @dataclasses.dataclass(frozen=True, repr=False)
 class LoadedTensors:
-    """What `load_safetensors` has done.
+    """The result of `load_safetensors`.
 
     Attributes:
-        loaded: the tensor of each variable that has got one, by the variable's name.
-        unread: the tensors that no variable has got.
-        untouched: the variables that `names` leaves alone.
-        nbytes: the bytes of the tensors that were loaded.
+        loaded: the tensor that was loaded into each variable, by the variable's name.
+        unread: the tensors that were not loaded into any variable.
+        untouched: the variables that `names` maps to None.
+        nbytes: the number of bytes of the tensors that were loaded.
     """
 
     loaded: Mapping[str, str]
@@ -152,11 +152,11 @@ def load_safetensors(
     change: Change | None = None,
     cast: bool = False,
 ) -> LoadedTensors:
-    """Loads arrays of safetensors files into variables, of any strategy.
+    """Loads arrays of safetensors files into variables, under any strategy.
 
-    Everything is compared before anything changes: names, shapes and types. Each device
-    reads its part of a tensor, and one tensor is in memory at a time. With several
-    workers all of them call this, and each reads its own files, which must be the same.
+    Names, shapes and dtypes are compared before any variable changes. Each device reads
+    its part of a tensor, and one tensor is in memory at a time. With several workers,
+    all of them call this function, and each reads its own files, which must be equal.
 
     >>> import numpy as np, tempfile, pathlib, unisono
     >>> header = b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
@@ -172,28 +172,32 @@ def load_safetensors(
     array([1., 2.], dtype=float32)
 
     Args:
-        path: a file; a list of files; or a folder with one, or with an index
+        path: a file; a list of files; or a folder with one file, or with an index
             ``model.safetensors.index.json``.
-        variables: variables in a list, which go by their own names; a dictionary of
-            them, by any names; a model of Keras, whose weights go by their paths,
-            ``dense/kernel``; or any object with variables in its attributes, such as a
-            module of Flax, where paths have dots, ``layers.0.kernel``.
+        variables: a list of variables, which have their own names; a dictionary of
+            variables, by any names; a Keras model, whose weights are named by their
+            paths, as in ``dense/kernel``; or any object with variables in its
+            attributes, such as a Flax module, where paths have dots, as in
+            ``layers.0.kernel``.
         names: which tensor belongs to a variable: a dictionary from names of variables
-            to names of tensors, or a function from one to the other. None in place of a
-            tensor leaves a variable alone. Without an entry both have the same name.
-        change: returns what a variable gets, given its name and its tensor, a read-only
-            array of NumPy, such as ``lambda name, x: x.T`` for weights of PyTorch's
-            `Linear`. A view reads no more of the file than the devices need.
-        cast: whether numbers may become another type, of the same kind or a more
-            general one. Without it types must be equal.
+            to names of tensors, or a function from one to the other. None instead of
+            the name of a tensor leaves the variable unchanged. By default, a variable
+            and its tensor have the same name.
+        change: a function that gets the name of a variable and its tensor, a read-only
+            NumPy array, and returns the new value, such as ``lambda name, x: x.T`` for
+            weights of PyTorch's `Linear`. If it returns a view, only the parts of the
+            file that the devices need are read.
+        cast: whether numbers may be converted to another dtype, of the same kind or a
+            more general one. If False, dtypes must be equal.
 
     Returns:
         Which tensors were loaded, and which were not read.
 
     Raises:
-        DataLossError: a file is damaged, or is no such file.
-        InvalidArgumentError: names, shapes or types do not fit; it lists all of them.
-        NotFoundError: there is no such file.
+        DataLossError: a file is damaged, or is not a safetensors file.
+        InvalidArgumentError: names, shapes or dtypes do not match; the error lists all
+            mismatches.
+        NotFoundError: the file does not exist.
         WorkerMismatchError: the files of the workers differ.
     """
     if frames.frame().is_compiled:

@@ -28,35 +28,35 @@ _NEWS = 60.0
 
 
 class Handle(abc.ABC):
-    """Reaches one server or one worker; abstract.
+    """Calls the methods of one server or one worker; abstract.
 
-    A carrier gives the servers' handles to workers, so it must be able to send them.
+    A carrier passes the handles of the servers to workers, so it must be able to send
+    handles.
     """
 
     @abc.abstractmethod
     def call(self, method: str, *args: object) -> Future[Any]:
-        """Calls a method of the object, and returns at once.
+        """Calls a method of the server or worker, and returns immediately.
 
-        Calls of one caller to one object are carried out in order, one at a time.
+        The calls from one caller to one object run in order, one at a time.
 
         Args:
             method: the name of the method.
             *args: its arguments.
 
         Returns:
-            The result, or the error that the method raised. If the object is gone, the
-            error is an `UnavailableError` that says which one it was.
+            A future with the result, or with the error that the method raised. If the
+            server or worker was lost, the error is an `UnavailableError` that names it.
         """
 
 
 class Carrier(abc.ABC):
-    """Runs servers and workers, and reaches them; abstract.
+    """Runs servers and workers, and returns handles to call them; abstract.
 
     Attributes:
-        is_synchronous: whether `Handle.call` carries a call out before it returns, so
+        is_synchronous: whether `Handle.call` returns only when the call is done, so
             that the order of all calls is known.
-        is_remote: whether calls go to other processes, so that few of them are better
-            than many.
+        is_remote: whether calls go to other processes, which makes each call expensive.
     """
 
     is_synchronous = False
@@ -67,7 +67,7 @@ class Carrier(abc.ABC):
         """Starts all servers and workers, and returns when they answer.
 
         Args:
-            cluster: how many of them there are, and their addresses if they have any.
+            cluster: the servers and workers, with their addresses if they have any.
 
         Raises:
             UnavailableError: one of them does not answer.
@@ -75,7 +75,7 @@ class Carrier(abc.ABC):
 
     @abc.abstractmethod
     def server(self, index: int) -> Handle:
-        """Returns a handle of a server, which workers may have too."""
+        """Returns a handle of a server, which can be passed to workers."""
 
     @abc.abstractmethod
     def worker(self, index: int) -> Handle:
@@ -92,17 +92,17 @@ class Carrier(abc.ABC):
 
     @abc.abstractmethod
     def replace(self, kind: str, index: int) -> None:
-        """Starts a new, empty object in place of a lost one.
+        """Starts a new, empty server or worker in place of a lost one.
 
         It returns when the new one answers. Handles that `server` and `worker` return
-        from now on reach the new one.
+        from then on call the new one.
 
         Args:
             kind: SERVER or WORKER.
             index: which one.
 
         Raises:
-            UnavailableError: there is no place to start it yet; the caller tries again.
+            UnavailableError: it cannot be started yet; the caller tries again.
         """
 
     @abc.abstractmethod
@@ -111,7 +111,7 @@ class Carrier(abc.ABC):
 
     @abc.abstractmethod
     def stop(self) -> None:
-        """Ends all servers and workers, and all that was started for them."""
+        """Ends all servers and workers, and everything that was started for them."""
 
 
 def wait(call: Future[_R], kind: str, index: int, what: str) -> _R:

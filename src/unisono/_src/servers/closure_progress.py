@@ -21,21 +21,21 @@ _REFRESH_SECONDS = 0.1
 
 
 class ClosureProgress:
-    """Shows how many functions workers have run, and how many they run in a second.
+    """Shows how many functions workers have run, and how many they run per second.
 
-    It counts the functions given to `ClusterCoordinator.schedule` that end in its
-    block, for each worker. A terminal shows a bar; elsewhere a line is printed every
-    few seconds, and one at the end.
+    For each worker it counts the functions of `ClusterCoordinator.schedule` that end
+    in the ``with`` block. A terminal shows a progress bar. Elsewhere, a line is printed
+    every few seconds, and another one at the end.
 
     Args:
         coordinator: the coordinator.
         total: the number of functions that will be scheduled in the block, if known.
-        description: the text before the bar.
-        line_seconds: the time between two lines where there is no terminal.
-        console: a `rich.console.Console`; default one for standard error.
+        description: the text before the progress bar.
+        line_seconds: the time between two lines if the output is not a terminal.
+        console: a `rich.console.Console`; by default one for standard error.
 
     Raises:
-        TypeError: `coordinator` is something else.
+        TypeError: `coordinator` is not a `ClusterCoordinator`.
         ValueError: `line_seconds` is not positive.
 
     >>> import io, rich.console, unisono
@@ -79,7 +79,7 @@ class ClosureProgress:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many functions each worker has run in the block."""
+        """The number of functions that each worker has run in the block."""
         return self._meter.counts()
 
     def __enter__(self) -> ClosureProgress:

@@ -65,13 +65,13 @@ class _OnePerStrategy(type):
 class ClusterCoordinator(metaclass=_OnePerStrategy):
     """Schedules functions on the workers of a `ParameterServerStrategy`.
 
-    There is one for each strategy: calling the class again returns the same object.
+    Each strategy has one coordinator: calling the class again returns the same object.
 
     Args:
         strategy: the strategy.
 
     Raises:
-        ValueError: `strategy` is no `ParameterServerStrategy`.
+        ValueError: `strategy` is not a `ParameterServerStrategy`.
 
     >>> import unisono
     >>> cluster = {"worker": ["a:1", "b:1"], "ps": ["c:1"]}
@@ -128,7 +128,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
 
     @property
     def strategy(self) -> ParameterServerStrategy:
-        """The strategy whose workers this coordinator gives work to."""
+        """The strategy whose workers run the functions."""
         found = self._strategy()
         assert found is not None
         return found
@@ -141,28 +141,29 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         *,
         exactly_once: bool = False,
     ) -> RemoteValue[_R]:
-        """Lets a worker run a function, and returns at once.
+        """Lets a worker run a function, and returns immediately.
 
-        The function is traced here, in the strategy's scope, and travels as a compiled
-        program. It runs at least once: if its worker is lost, another one runs it.
+        The function is traced here, in the scope of the strategy, and is sent as a
+        compiled program. It runs at least once: if its worker is lost, another one runs
+        it.
 
         Args:
             fn: a `unisono.function`.
             args: its positional arguments. A worker gets its own component of a
                 per-worker value.
             kwargs: its keyword arguments.
-            exactly_once: whether the changes that the function makes to variables are
-                made once, however often it runs.
+            exactly_once: whether its changes to variables are applied only once, even
+                if it runs several times.
 
         Returns:
-            A handle of the result, which a worker computes later.
+            A `RemoteValue` for the result, which a worker computes later.
 
         Raises:
-            TypeError: `fn` is a Python function, or `args` is no tuple or list.
+            TypeError: `fn` is a Python function, or `args` is not a tuple or list.
             ValueError: `fn` cannot be called, an argument is a `RemoteValue`, or the
                 function cannot run in another process.
-            Exception: the first error of a function that was scheduled before. This one
-                is then cancelled.
+            Exception: the first error of a function that was scheduled earlier. `fn` is
+                then cancelled.
         """
         _check_function(fn)
         trace = functools.partial(
@@ -233,13 +234,13 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         """Waits until all scheduled functions have ended.
 
         Raises:
-            Exception: the first error of one of them. What was scheduled and has not
-                run is cancelled; then the coordinator can be used again.
+            Exception: the first error of one of them. Functions that have not run are
+                cancelled, and you can use the coordinator again.
         """
         self._queue.wait()
 
     def done(self) -> bool:
-        """Whether all scheduled functions have ended; raises as `join` does."""
+        """Returns whether all scheduled functions have ended; raises as `join` does."""
         return self._queue.is_done()
 
     @overload
@@ -252,10 +253,10 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
     def fetch(self, val: object) -> Any: ...
 
     def fetch(self, val: object) -> Any:
-        """Returns a structure with the content of each `RemoteValue` in it.
+        """Waits for each `RemoteValue` in a structure, and returns the results.
 
         Args:
-            val: a `RemoteValue`, or a nested structure; other values stay.
+            val: a `RemoteValue` or a nested structure; other values are not changed.
 
         Raises:
             Exception: as `RemoteValue.fetch` does.
@@ -267,14 +268,14 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
     def create_per_worker_dataset(
         self, dataset_fn: object
     ) -> per_worker.PerWorkerDataset:
-        """Returns a dataset that each worker makes for itself.
+        """Returns a dataset that each worker creates for itself.
 
         Args:
-            dataset_fn: a function without arguments that returns a dataset, a dataset,
-                or what the strategy has made of one.
+            dataset_fn: a function without arguments that returns a dataset; or a
+                dataset, which the strategy may have distributed.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: `dataset_fn` is something else.
         """
         kinds = (worker_data.WorkerBatches, worker_data.WorkerFunction)
         is_dataset = isinstance(dataset_fn, kinds) or elements.is_dataset(dataset_fn)
@@ -356,13 +357,13 @@ def _check_arguments(
 
 
 def experimental_get_current_worker_index() -> jax.Array | int:
-    """Returns the number of the worker that runs the function.
+    """Returns the index of the worker that runs the function.
 
-    Call it in a scheduled function, where it is known when the function runs, or in the
-    function of a per-worker dataset.
+    Call it in a scheduled function, where it is known only when the function runs, or
+    in the function that creates a per-worker dataset.
 
     Raises:
-        RuntimeError: called elsewhere.
+        RuntimeError: it is called elsewhere.
     """
     frame = ambient.current()
     if frame.servers.worker == messages.INDEX:
@@ -379,14 +380,14 @@ def experimental_get_current_worker_index() -> jax.Array | int:
 
 @contextlib.contextmanager
 def cache_variable_reads() -> Iterator[None]:
-    """Lets each variable on a parameter server be read once in a block.
+    """Reads each variable on a parameter server only once in a ``with`` block.
 
-    The first value that is read is kept until the block ends, whatever is assigned in
-    between. It holds for functions that are traced in the block, too: put it inside a
-    scheduled function, or around the call of `schedule`.
+    The first value that is read is used until the block ends, even if the variable is
+    assigned in the meantime. This includes functions that are traced in the block: put
+    the block inside a scheduled function, or around the call of `schedule`.
 
     Raises:
-        ValueError: one such block is inside another.
+        ValueError: the block is inside another such block.
 
     >>> import unisono
     >>> cluster = unisono.train.ClusterSpec({"worker": ["a:1"], "ps": ["b:1"]})

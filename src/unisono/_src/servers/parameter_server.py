@@ -171,27 +171,29 @@ class RunningCluster:
 
 
 class ParameterServerStrategy(base.Strategy):
-    """Keeps variables on parameter servers, and lets workers compute on their own.
+    """Keeps variables on parameter servers, and lets workers train independently.
 
-    Variables that are made in `scope` go to the servers. Functions that are given to
-    `ClusterCoordinator.schedule` run on workers, which do not wait for each other.
+    Variables that you create in `scope` are stored on the servers. Functions that you
+    pass to `ClusterCoordinator.schedule` run on workers, which do not wait for each
+    other.
 
     Args:
         cluster_resolver: says how many workers and parameter servers there are.
-        variable_partitioner: a function of shape and type that says into how many parts
-            a variable is cut, as those of `distribute.experimental.partitioners`; None
-            cuts none.
-        carrier: what runs servers and workers: ``"ray"``, which is the default, for
-            processes, ``"threads"`` for threads of this process, or an object such as
+        variable_partitioner: a function of shape and type that returns into how many
+            parts a variable is split, for example one of
+            `distribute.experimental.partitioners`. None does not split variables.
+        carrier: what runs servers and workers: ``"ray"`` (the default) for processes,
+            ``"threads"`` for threads of this process, or an object such as
             `coordinator.RayCarrier`.
         restore_from: a function without arguments that restores all variables from the
-            last checkpoint. If a server is lost while functions run, it starts again,
-            this function is called, and training goes on. None makes it an error.
+            last checkpoint. If a server is lost while functions run, the strategy
+            starts it again and calls this function, and training continues. If it is
+            None, the loss of a server raises an error.
 
     Raises:
-        TypeError: `cluster_resolver` or `variable_partitioner` is something else.
+        TypeError: `cluster_resolver` or `variable_partitioner` has another type.
         ValueError: the cluster has no workers or no servers, two chiefs, or tasks of
-            other kinds; or there is no such carrier.
+            other kinds; or `carrier` is unknown.
 
     >>> import unisono
     >>> cluster = {"worker": ["a:1", "b:1"], "ps": ["c:1", "d:1"]}
@@ -264,7 +266,7 @@ class ParameterServerStrategy(base.Strategy):
         return WorkerStrategy, (self.num_replicas_in_sync,)
 
     def describe_servers(self) -> description.Description:
-        """Returns a table of all that each parameter server holds, with bytes.
+        """Returns a table of what each parameter server stores, with sizes in bytes.
 
         >>> import unisono
         >>> cluster = unisono.train.ClusterSpec(
@@ -283,10 +285,11 @@ class ParameterServerStrategy(base.Strategy):
         return self._cluster.servers.describe()
 
     def shutdown(self) -> None:
-        """Ends the workers and servers; variables of the strategy are gone then.
+        """Ends the workers and servers; variables of the strategy lose their values.
 
-        Without it they end with the program, or when nobody has the strategy or a
-        variable of it any more. A result that was not fetched before is cancelled.
+        If you do not call it, they end with the program, or when neither the strategy
+        nor one of its variables is used any more. Results that you have not fetched
+        are cancelled.
 
         >>> import unisono
         >>> cluster = unisono.train.ClusterSpec({"worker": ["a:1"], "ps": ["b:1"]})

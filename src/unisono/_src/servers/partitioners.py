@@ -29,10 +29,10 @@ PartitionFunction = Callable[..., Sequence[int]]
 
 
 class Partitioner(abc.ABC):
-    """Says into how many parts a variable is cut; abstract.
+    """Determines into how many parts a variable is split; abstract.
 
-    `ParameterServerStrategy` calls it for each variable of one axis or more. A function
-    of the same arguments does as well.
+    `ParameterServerStrategy` calls it for each variable with at least one axis. You can
+    also use a function with the same arguments.
 
     >>> class Halves(Partitioner):
     ...     def __call__(self, shape, dtype, axis=0):
@@ -50,18 +50,18 @@ class Partitioner(abc.ABC):
         Args:
             shape: the shape of the variable.
             dtype: its element type.
-            axis: the axis to cut; the others have one part.
+            axis: the axis to split; the other axes have one part.
         """
 
 
 class FixedShardsPartitioner(Partitioner):
-    """Cuts every variable into the same number of parts.
+    """Splits every variable into the same number of parts.
 
     Args:
-        num_shards: the number; fewer if the axis is shorter.
+        num_shards: the number of parts; there are fewer if the axis is shorter.
 
     Raises:
-        ValueError: the number is less than 1.
+        ValueError: `num_shards` is less than 1.
 
     >>> FixedShardsPartitioner(2)((6, 1), "float32")
     [2, 1]
@@ -78,12 +78,12 @@ class FixedShardsPartitioner(Partitioner):
 
 
 class MinSizePartitioner(Partitioner):
-    """Cuts a variable into as many parts as possible, each of at least a given size.
+    """Splits a variable into as many parts as possible, each of a minimum size.
 
     Args:
-        min_shard_bytes: the least size of a part.
-        max_shards: the greatest number of parts.
-        bytes_per_string: for TensorFlow's signature: variables hold no text here.
+        min_shard_bytes: the minimum size of a part.
+        max_shards: the maximum number of parts.
+        bytes_per_string: accepted, no effect; variables do not contain text here.
 
     Raises:
         ValueError: an argument is less than 1.
@@ -116,13 +116,13 @@ class MinSizePartitioner(Partitioner):
 
 
 class MaxSizePartitioner(Partitioner):
-    """Cuts a variable into as few parts as possible, each of at most a given size.
+    """Splits a variable into as few parts as possible, each of a maximum size.
 
     Args:
-        max_shard_bytes: the greatest size of a part.
-        max_shards: the greatest number of parts, which goes before their size; None for
-            any.
-        bytes_per_string: for TensorFlow's signature: variables hold no text here.
+        max_shard_bytes: the maximum size of a part.
+        max_shards: the maximum number of parts, which takes precedence over their size;
+            None for no maximum.
+        bytes_per_string: accepted, no effect; variables do not contain text here.
 
     Raises:
         ValueError: an argument is less than 1.

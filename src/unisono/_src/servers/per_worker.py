@@ -24,10 +24,10 @@ _KIND = "per-worker iterator"
 
 
 class PerWorkerValue(abc.ABC):  # noqa: B024
-    """Something of which each worker has its own; abstract.
+    """A value with a component for each worker; abstract.
 
-    A scheduled function that is given one, or uses one, sees the component of the
-    worker that runs it.
+    A scheduled function that takes or uses one sees the component of the worker that
+    runs it.
     """
 
 
@@ -195,9 +195,10 @@ _R = TypeVar("_R")
 
 
 class RemoteValue(abc.ABC, Generic[_R]):
-    """The result of a function that `ClusterCoordinator.schedule` was given.
+    """The result of a function that was passed to `ClusterCoordinator.schedule`.
 
-    `schedule` returns it at once; its content comes when a worker has run the function.
+    `schedule` returns it immediately. Its value is known when a worker has run the
+    function.
 
     >>> import unisono
     >>> cluster = unisono.train.ClusterSpec({"worker": ["a:1"], "ps": ["b:1"]})
@@ -213,20 +214,21 @@ class RemoteValue(abc.ABC, Generic[_R]):
     """
 
     def fetch(self) -> _R:
-        """Waits for the result, and returns it with NumPy arrays.
+        """Waits for the result, and returns it as NumPy arrays.
 
         Raises:
-            CancelledError: the function was cancelled because another one has failed,
-                or because the coordinator is gone.
+            CancelledError: the function was cancelled because another one failed, or
+                because the coordinator does not exist any more.
             Exception: the error of the function itself.
         """
         return cast(_R, nest.map_structure(_as_numpy, self._wait()))
 
     def get(self) -> _R:
-        """Waits for the result, and returns it with JAX's arrays on this process.
+        """Waits for the result, and returns it as JAX arrays of this process.
 
         Raises:
-            CancelledError: as for `fetch`; also the error of the function itself.
+            CancelledError: as for `fetch`.
+            Exception: the error of the function itself.
         """
         return cast(_R, nest.map_structure(_as_array, self._wait()))
 

@@ -15,9 +15,9 @@ from unisono._src.servers.messages import DatasetDescription
 
 
 class ClosureInputError(Exception):
-    """A worker could not make a dataset that a scheduled function uses.
+    """A worker could not create a dataset that a scheduled function uses.
 
-    Its cause is the error of the dataset function.
+    Its cause is the error that the dataset function raised.
     """
 
 

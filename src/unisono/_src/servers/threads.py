@@ -169,15 +169,16 @@ def _hand_over(x: object, task: _Task) -> object:
 class ThreadCarrier(Carrier):
     """Runs servers and workers as threads of this process.
 
-    Use it to test and debug a program: ``carrier="threads"`` is one of it. Give an
-    object to run the program step by step.
+    Use it to test and debug a program. ``carrier="threads"`` creates one. Create it
+    yourself to set `synchronous`, which runs the program step by step.
 
     Args:
         synchronous: whether a closure runs when it is scheduled, in the thread that
-            schedules it. Everything then happens in the same order at every run.
-        watch: for tests: a function that is called before each call, with the number
-            of the calling worker (None for the coordinator), the kind and number of
-            the task that is called, and the method's name. It may call `lose`.
+            schedules it. Everything then happens in the same order in every run.
+        watch: for tests: a function that is called before each call. Its arguments are
+            the index of the calling worker (None for the coordinator), the kind and
+            index of the task that is called, and the name of the method. It may call
+            `lose`.
 
     >>> import unisono
     >>> cluster = {"worker": ["a:1", "b:1"], "ps": ["c:1"]}
@@ -232,7 +233,7 @@ class ThreadCarrier(Carrier):
         return "a thread of this process"
 
     def replace(self, kind: str, index: int) -> None:
-        """Starts a new, empty object in place of a lost one; see `Carrier`."""
+        """Starts a new, empty task in place of a lost one; see `Carrier`."""
         with self._lock:
             if self._is_stopped:
                 raise errors.UnavailableError(

@@ -450,21 +450,21 @@ def _is_same_name(one: str | None, other: str | None) -> bool:
 
 @contextlib.contextmanager
 def variable_creator_scope(creator: Callable[..., Any]) -> Iterator[None]:
-    """Lets `creator` make or change every variable that is made in the block.
+    """Lets `creator` create or change every variable that is created in the block.
 
-    The innermost creator is called first. A creator given outside a strategy's scope
-    sees the component variables, one inside it sees the distributed variable.
+    The innermost creator is called first. A creator outside the scope of a strategy
+    gets the component variables; a creator inside it gets the distributed variable.
 
     Args:
         creator: a function ``creator(next_creator, **kwargs)`` that returns a variable.
-            ``kwargs`` are the arguments of `Variable`; ``next_creator(**kwargs)`` makes
-            the variable.
+            ``kwargs`` are the arguments of `Variable`; ``next_creator(**kwargs)``
+            creates the variable.
 
     Returns:
         A context manager.
 
     Raises:
-        RuntimeError: on leaving, if a scope that was entered in the block is open.
+        RuntimeError: at the end, if a scope that the block entered is still open.
 
     >>> import unisono
     >>> def freeze(next_creator, **kwargs):

@@ -70,7 +70,7 @@ class Row:
 @final
 @dataclasses.dataclass(frozen=True)
 class Description(tables.ShownAsTable):
-    """A list of variables and where they live; prints and shows as a table.
+    """A list of variables and where they are stored; it prints as a table.
 
     Attributes:
         rows: one per variable.
@@ -86,7 +86,7 @@ class Description(tables.ShownAsTable):
 
     @property
     def bytes_per_device(self) -> int:
-        """The memory that all variables take on a device together."""
+        """The memory that all variables together take on a device."""
         return sum(r.bytes_per_device for r in self.rows)
 
     @property

@@ -29,7 +29,7 @@ def get_variable(
     synchronization: VariableSynchronization = VariableSynchronization.AUTO,
     aggregation: VariableAggregation | None = VariableAggregation.NONE,
 ) -> Variable:
-    """Makes a variable, as TensorFlow 1's function of this name does.
+    """Creates a variable, as TensorFlow 1's function of this name does.
 
     Args:
         name: the name of the variable.
@@ -38,13 +38,13 @@ def get_variable(
         initializer: an array, or a function of shape and type that returns one; the
             default is Glorot's uniform distribution, seeded by the name.
         trainable: whether optimizers should update it.
-        partitioner: ignored with a warning: strategies keep variables whole.
+        partitioner: ignored with a warning; variables are not split.
         constraint: a function that optimizers apply after an update.
-        synchronization: when copies are brought together.
-        aggregation: how values that replicas assign become one.
+        synchronization: when the copies are combined.
+        aggregation: how values that replicas assign are combined.
 
     Raises:
-        ValueError: there is no shape, and `initializer` is no array.
+        ValueError: there is no shape, and `initializer` is not an array.
 
     >>> get_variable("w", [2], initializer=jnp.ones).numpy().tolist()
     [1.0, 1.0]

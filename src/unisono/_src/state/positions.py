@@ -239,11 +239,11 @@ class VariableParts(ArrayOperators):
 
         Args:
             indices: the positions along the first axis.
-            name: for TensorFlow's signature; it has no effect.
+            name: accepted, no effect.
 
         Raises:
-            InvalidArgumentError: a position is known and out of range. In a compiled
-                step such rows are zeros.
+            InvalidArgumentError: a known position is out of range. If a compiled step
+                computes the position, such rows are zeros.
 
         >>> import unisono
         >>> unisono.Variable([1.0, 2.0, 4.0]).sparse_read([2, 0, 2]).tolist()
@@ -257,7 +257,7 @@ class VariableParts(ArrayOperators):
         Args:
             indices: the positions; the last axis has an index for each of the first
                 axes of the variable.
-            name: for TensorFlow's signature; it has no effect.
+            name: accepted, no effect.
 
         Raises:
             InvalidArgumentError: as for `sparse_read`, or the last axis of `indices` is
@@ -272,18 +272,18 @@ class VariableParts(ArrayOperators):
         return gather_nd(self, indices)
 
     def scatter_add(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
-        """Adds to some rows; rows with the same index are all added.
+        """Adds to some rows; several rows with the same index are all added.
 
         Args:
             sparse_delta: the rows and their positions.
             **_: TensorFlow's `use_locking` and `name`, which have no effect.
 
         Returns:
-            The new value as the running context sees it.
+            The new value, as the current context sees it.
 
         Raises:
-            TypeError: `sparse_delta` is no `IndexedSlices`.
-            ValueError: the rows are of a kind that the variable cannot hold.
+            TypeError: `sparse_delta` is not an `IndexedSlices`.
+            ValueError: the type of the rows does not fit the variable.
             NotImplementedError: the variable is sync-on-read.
 
         >>> import jax.numpy as jnp, unisono
@@ -296,7 +296,7 @@ class VariableParts(ArrayOperators):
     def scatter_sub(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
         """Subtracts from some rows.
 
-        Takes, returns and raises the same as `scatter_add`.
+        Arguments, result and errors are the same as for `scatter_add`.
 
         >>> import jax.numpy as jnp, unisono
         >>> rows = unisono.IndexedSlices(jnp.array([3.0, 2.0]), jnp.array([0, 2]))
@@ -308,7 +308,7 @@ class VariableParts(ArrayOperators):
     def scatter_update(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
         """Replaces some rows.
 
-        Takes and returns the same as `scatter_add`.
+        Arguments and result are the same as for `scatter_add`.
 
         Raises:
             NotImplementedError: the variable is sync-on-read, or its aggregation is SUM
@@ -322,9 +322,9 @@ class VariableParts(ArrayOperators):
         return scatter(self, "update", sparse_delta)
 
     def scatter_min(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
-        """Replaces some rows by the minimum of the old and the given one.
+        """Replaces some rows by the minimum of the old and the new one.
 
-        Takes, returns and raises the same as `scatter_update`.
+        Arguments, result and errors are the same as for `scatter_update`.
 
         >>> import jax.numpy as jnp, unisono
         >>> rows = unisono.IndexedSlices(jnp.array([3.0, 2.0]), jnp.array([0, 2]))
@@ -334,9 +334,9 @@ class VariableParts(ArrayOperators):
         return scatter(self, "min", sparse_delta)
 
     def scatter_max(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
-        """Replaces some rows by the maximum of the old and the given one.
+        """Replaces some rows by the maximum of the old and the new one.
 
-        Takes, returns and raises the same as `scatter_update`.
+        Arguments, result and errors are the same as for `scatter_update`.
 
         >>> import jax.numpy as jnp, unisono
         >>> rows = unisono.IndexedSlices(jnp.array([3.0, 2.0]), jnp.array([0, 2]))
@@ -348,7 +348,7 @@ class VariableParts(ArrayOperators):
     def scatter_mul(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
         """Multiplies some rows.
 
-        Takes, returns and raises the same as `scatter_add`.
+        Arguments, result and errors are the same as for `scatter_add`.
 
         >>> import jax.numpy as jnp, unisono
         >>> rows = unisono.IndexedSlices(jnp.array([3.0, 2.0]), jnp.array([0, 2]))
@@ -360,7 +360,7 @@ class VariableParts(ArrayOperators):
     def scatter_div(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
         """Divides some rows; integers are rounded towards zero.
 
-        Takes, returns and raises the same as `scatter_add`.
+        Arguments, result and errors are the same as for `scatter_add`.
 
         >>> import jax.numpy as jnp, unisono
         >>> rows = unisono.IndexedSlices(jnp.array([3.0, 2.0]), jnp.array([0, 2]))
@@ -374,21 +374,22 @@ class VariableParts(ArrayOperators):
     ) -> jax.Array:
         """Adds to elements, or slices, at some positions.
 
-        All updates of a position are applied. Distributed variables follow the rules
-        of `scatter_add` and its like.
+        If a position occurs several times, all of its updates are applied. Distributed
+        variables follow the rules of `scatter_add` and the similar methods.
 
         Args:
             indices: the positions; the last axis has an index for each of the first
                 axes of the variable.
             updates: an element or slice for each position.
-            name: for TensorFlow's signature; it has no effect.
+            name: accepted, no effect.
 
         Returns:
-            The new value as the running context sees it.
+            The new value, as the current context sees it.
 
         Raises:
-            InvalidArgumentError: the shapes do not fit each other, or a position is
-                known and out of range. In a compiled step such updates are left out.
+            InvalidArgumentError: the shapes do not fit each other, or a known position
+                is out of range. If a compiled step computes the position, such updates
+                are ignored.
             NotImplementedError: the variable is sync-on-read, or its aggregation does
                 not allow it.
 
@@ -404,7 +405,7 @@ class VariableParts(ArrayOperators):
     ) -> jax.Array:
         """Subtracts from elements, or slices, at some positions.
 
-        Takes, returns and raises the same as `scatter_nd_add`.
+        Arguments, result and errors are the same as for `scatter_nd_add`.
 
         >>> import unisono
         >>> v = unisono.Variable([1.0, 2.0, 4.0])
@@ -418,7 +419,7 @@ class VariableParts(ArrayOperators):
     ) -> jax.Array:
         """Replaces elements, or slices, at some positions.
 
-        Takes, returns and raises the same as `scatter_nd_add`.
+        Arguments, result and errors are the same as for `scatter_nd_add`.
 
         >>> import unisono
         >>> v = unisono.Variable([1.0, 2.0, 4.0])
@@ -430,9 +431,9 @@ class VariableParts(ArrayOperators):
     def scatter_nd_max(
         self, indices: _Values, updates: _Values, name: str | None = None
     ) -> jax.Array:
-        """Replaces elements by the maximum of the old and the given one.
+        """Replaces elements by the maximum of the old and the new one.
 
-        Takes, returns and raises the same as `scatter_nd_add`.
+        Arguments, result and errors are the same as for `scatter_nd_add`.
 
         >>> import unisono
         >>> v = unisono.Variable([1.0, 2.0, 4.0])
@@ -444,9 +445,9 @@ class VariableParts(ArrayOperators):
     def scatter_nd_min(
         self, indices: _Values, updates: _Values, name: str | None = None
     ) -> jax.Array:
-        """Replaces elements by the minimum of the old and the given one.
+        """Replaces elements by the minimum of the old and the new one.
 
-        Takes, returns and raises the same as `scatter_nd_add`.
+        Arguments, result and errors are the same as for `scatter_nd_add`.
 
         >>> import unisono
         >>> v = unisono.Variable([1.0, 2.0, 4.0])

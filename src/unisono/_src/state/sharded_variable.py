@@ -22,22 +22,22 @@ _Values = ArrayLike | array_operators.StandsForArray | Sequence[object]
 
 
 class ShardedVariable(array_operators.ArrayOperators):
-    """A variable whose first axis is cut into parts.
+    """A variable whose first axis is split into parts.
 
-    `ParameterServerStrategy` makes it of a variable that its partitioner cuts. It
-    stands for the whole array; looking rows up reads only these.
+    `ParameterServerStrategy` returns one for a variable that its partitioner splits. It
+    acts as the whole array; a lookup of rows reads only these rows.
 
     Args:
         variables: the parts, in order.
-        name: its name.
+        name: the name of the variable.
 
     Attributes:
         variables: the parts.
-        name: its name.
+        name: the name of the variable.
 
     Raises:
-        TypeError: `variables` is no list of variables, or is empty.
-        ValueError: the parts differ in type, or in shape behind the first axis.
+        TypeError: `variables` is not a list of variables, or is empty.
+        ValueError: the parts differ in type, or in an axis other than the first one.
 
     >>> import unisono
     >>> table = ShardedVariable(
@@ -81,7 +81,7 @@ class ShardedVariable(array_operators.ArrayOperators):
 
     @property
     def shape(self) -> TensorShape:
-        """The shape of the whole."""
+        """The shape of the whole array."""
         rows_in_all = sum(v.shape[0] for v in self.variables)
         return TensorShape((rows_in_all, *self.variables[0].shape[1:]))
 
@@ -97,7 +97,7 @@ class ShardedVariable(array_operators.ArrayOperators):
 
     @property
     def distribute_strategy(self) -> object:
-        """The strategy in whose scope it was made, or None."""
+        """The strategy in whose scope the variable was created, or None."""
         return self.variables[0].distribute_strategy
 
     def __len__(self) -> int:
@@ -115,7 +115,7 @@ class ShardedVariable(array_operators.ArrayOperators):
     # Reading.
 
     def value(self) -> jax.Array:
-        """Returns the whole: the parts, one after the other.
+        """Returns the whole array: the parts, one after the other.
 
         >>> import unisono
         >>> parts = [unisono.Variable([1.0]), unisono.Variable([2.0])]
@@ -137,7 +137,7 @@ class ShardedVariable(array_operators.ArrayOperators):
         return self.value()
 
     def numpy(self) -> np.ndarray:
-        """Returns the whole as a new NumPy array."""
+        """Returns the whole array as a new NumPy array."""
         return np.concatenate([v.numpy() for v in self.variables])
 
     def _row_positions(self, indices: object) -> row_positions.Positions:
@@ -165,7 +165,7 @@ class ShardedVariable(array_operators.ArrayOperators):
         return found
 
     def lookup(self, where: _Values) -> jax.Array:
-        """Returns rows, in the order asked for; each part gives those that it has.
+        """Returns rows, in the order of the positions, from the parts that have them.
 
         Args:
             where: the positions, of any shape.
@@ -189,17 +189,16 @@ class ShardedVariable(array_operators.ArrayOperators):
         return tape.follow_rows(total, [(self, positions, self), *cells])
 
     def sparse_read(self, indices: _Values, name: str | None = None) -> jax.Array:
-        """Returns the rows at some positions, in the order asked for.
+        """Returns the rows at some positions, in the order of the positions.
 
-        TensorFlow returns the rows of the first part first, in whatever order they
-        were asked for.
+        In TensorFlow, the rows of the first part always come first.
 
         Args:
             indices: the positions, with one axis.
-            name: for TensorFlow's signature; it has no effect.
+            name: accepted, no effect.
 
         Raises:
-            ValueError: `indices` has not one axis.
+            ValueError: `indices` does not have one axis.
 
         >>> import unisono
         >>> parts = [unisono.Variable([1.0, 2.0]), unisono.Variable([4.0])]
@@ -264,11 +263,11 @@ class ShardedVariable(array_operators.ArrayOperators):
         return self._assign(assignment.SUB, delta)
 
     def split_slices(self, sparse: IndexedSlices) -> list[IndexedSlices]:
-        """Returns for each part its own rows of `sparse`, among others that it drops.
+        """Returns `sparse` for each part, where rows of other parts are ignored.
 
         Raises:
-            TypeError: `sparse` is no `IndexedSlices`.
-            ValueError: its indices have not one axis.
+            TypeError: `sparse` is not an `IndexedSlices`.
+            ValueError: its indices do not have one axis.
         """
         if not isinstance(sparse, IndexedSlices):
             raise TypeError(

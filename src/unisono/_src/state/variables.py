@@ -77,11 +77,12 @@ class _Factory(type):
 
 
 class Variable(positions.VariableParts, metaclass=_Factory):
-    """State that a program reads and assigns; placed by the strategy in scope.
+    """State that a program reads and assigns; the strategy in scope places it.
 
-    Outside any scope it is one array. Under `MirroredStrategy` it is a copy per
-    replica, kept equal (`synchronization` AUTO or ON_WRITE), or a value per replica
-    that is aggregated when read across replicas (ON_READ).
+    Outside any scope it is one array. Under `MirroredStrategy`, each replica has a
+    copy, and all copies stay equal (`synchronization` AUTO or ON_WRITE). Or each
+    replica has its own value, and reading in cross-replica context aggregates the
+    values (ON_READ).
 
     Args:
         initial_value: array-like, or a function without arguments that returns one.
@@ -89,21 +90,21 @@ class Variable(positions.VariableParts, metaclass=_Factory):
             for ON_READ variables.
         name: a name for messages and checkpoints; the default is "Variable".
         dtype: the element type; the default is that of `initial_value`.
-        shape: the shape that the initial value must have; None for any. It may have
-            axes of any length, as TensorShape([None, 2]): the first value decides.
+        shape: the shape that the initial value must have; None for any shape. Axes may
+            have any length, as in TensorShape([None, 2]); the initial value decides.
         constraint: a function that optimizers apply after an update.
-        synchronization: when copies are brought together.
-        aggregation: how values that replicas assign become one; None is NONE.
-        validate_shape: accepted, no effect; it is for graphs in TensorFlow, and so are
-            the following.
+        synchronization: when the copies are combined.
+        aggregation: how values that replicas assign are combined; None means NONE.
+        validate_shape: accepted, no effect; in TensorFlow, this and the following
+            arguments are for graphs.
         caching_device: accepted, no effect.
         variable_def: accepted, no effect.
         import_scope: accepted, no effect.
         experimental_enable_variable_lifting: accepted, no effect.
 
     Raises:
-        ValueError: there is no initial value, its shape is not `shape`, or the strategy
-            cannot keep such a variable.
+        ValueError: there is no initial value, its shape does not fit `shape`, or the
+            strategy does not support such a variable.
 
     >>> v = Variable([1.0, 2.0], name="v")
     >>> v.assign_add([1.0, 1.0])
@@ -154,13 +155,13 @@ class Variable(positions.VariableParts, metaclass=_Factory):
 
     @property
     def name(self) -> str:
-        """The name with TensorFlow's ``:0``; a component has its replica in it."""
+        """The name, ending in ``:0``; that of a component includes its replica."""
         suffix = f"/replica_{self.replica_index}" if self.replica_index else ""
         return f"{self.state_cell.name}{suffix}:0"
 
     @property
     def shape(self) -> tensor_shape.TensorShape:
-        """The shape of the value, a tuple with TensorFlow's methods of shapes.
+        """The shape of the value: a tuple that also has the methods of TensorFlow.
 
         >>> v = Variable([[1.0, 2.0]])
         >>> v.shape, v.shape.as_list(), v.shape == (1, 2), jnp.ones(v.shape).shape
@@ -177,7 +178,7 @@ class Variable(positions.VariableParts, metaclass=_Factory):
         return tensor_shape.TensorShape(self.state_cell.shape)
 
     def set_shape(self, shape: tensor_shape.ShapeLike) -> None:
-        """Raises `ValueError` unless the variable may have a shape; its own is known.
+        """Raises `ValueError` unless the shape of the variable fits `shape`.
 
         >>> Variable([1.0, 2.0]).set_shape([None])
         """
@@ -200,7 +201,7 @@ class Variable(positions.VariableParts, metaclass=_Factory):
 
     @property
     def initial_value(self) -> jax.Array:
-        """The array that the variable began with, which is not kept.
+        """The array with which the variable began; it is not kept.
 
         Raises:
             RuntimeError: always, as in TensorFlow when it is not building a graph.
@@ -213,7 +214,7 @@ class Variable(positions.VariableParts, metaclass=_Factory):
 
     @property
     def initializer(self) -> None:
-        """None, as in TensorFlow outside graphs: a variable has its first value."""
+        """None, as in TensorFlow outside graphs: the variable already has a value."""
         return None
 
     @property
@@ -223,12 +224,12 @@ class Variable(positions.VariableParts, metaclass=_Factory):
 
     @property
     def synchronization(self) -> VariableSynchronization:
-        """When the copies are brought together."""
+        """When the copies are combined."""
         return self._synchronization
 
     @property
     def aggregation(self) -> VariableAggregation:
-        """How the values that replicas assign, or hold, become one."""
+        """How the values that replicas assign or hold are combined."""
         found: VariableAggregation = self.state_cell.aggregation
         return found
 
@@ -244,12 +245,12 @@ class Variable(positions.VariableParts, metaclass=_Factory):
 
     @property
     def distribute_strategy(self) -> Any:
-        """The strategy in whose scope it was made, or None."""
+        """The strategy in whose scope the variable was created, or None."""
         return self.state_cell.owner
 
     @property
     def device(self) -> str:
-        """TensorFlow's name of the device with the value, or with its first copy.
+        """The name of the device with the value or its first copy, as in TensorFlow.
 
         >>> import unisono
         >>> with unisono.distribute.MirroredStrategy(["CPU:1", "CPU:0"]).scope():
@@ -351,10 +352,10 @@ class Variable(positions.VariableParts, metaclass=_Factory):
     # Reading.
 
     def value(self) -> jax.Array:
-        """Returns the value as the running context sees it.
+        """Returns the value, as the current context sees it.
 
-        A replica sees its own copy. Across replicas the value of a sync-on-read
-        variable is the aggregate of the replicas' values.
+        A replica sees its own copy. In cross-replica context, the value of a
+        sync-on-read variable is the aggregate of the values of all replicas.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -376,7 +377,7 @@ class Variable(positions.VariableParts, metaclass=_Factory):
         return reading.read(self)
 
     def numpy(self) -> np.ndarray:
-        """Returns the value as a new NumPy array; that of a scalar as a NumPy number.
+        """Returns the value as a new NumPy array, or as a NumPy number for a scalar.
 
         >>> v = Variable([1.0, 2.0])
         >>> v.numpy()[:] = 0.0
@@ -389,14 +390,15 @@ class Variable(positions.VariableParts, metaclass=_Factory):
 
     @property
     def local_part(self) -> jax.Array:
-        """What the first replica of this process has of the value.
+        """The part of the value that the first replica of this process stores.
 
-        With ``state="sharded"`` a replica stores a part of a large variable. To read
-        it asks no other worker; `Strategy.experimental_local_results` gives those of
-        all replicas of this process. It is the whole value if that is not split.
+        With ``state="sharded"`` each replica stores a part of a large variable. You can
+        read it without the other workers. `Strategy.experimental_local_results` returns
+        the parts of all replicas of this process. If the variable is not split, it is
+        the whole value.
 
         Raises:
-            RuntimeError: the code is in a `unisono.function`.
+            RuntimeError: it is read in a `unisono.function`.
 
         >>> import unisono
         >>> devices = ["CPU:0", "CPU:1"]
@@ -420,10 +422,10 @@ class Variable(positions.VariableParts, metaclass=_Factory):
     def is_initialized(self, name: str | None = None) -> jax.Array:
         """Returns whether the variable has a value, as a scalar.
 
-        It has none after a failure of the call that was to create or update it.
+        It has no value if the call that should create or update it has failed.
 
         Args:
-            name: for TensorFlow's signature; it has no effect.
+            name: accepted, no effect.
 
         >>> bool(Variable(1.0).is_initialized())
         True
@@ -431,7 +433,7 @@ class Variable(positions.VariableParts, metaclass=_Factory):
         return jnp.asarray(frames.has_value(self.state_cell))
 
     def ref(self) -> variable_identity.Reference[Variable]:
-        """Returns a stand-in that can be compared and hashed; see its `deref`.
+        """Returns a reference that can be compared and hashed; see its `deref`.
 
         >>> v = Variable(1.0)
         >>> v.ref() == v.ref(), v.ref() in {v.ref()}, v.ref().deref() is v
@@ -440,10 +442,10 @@ class Variable(positions.VariableParts, metaclass=_Factory):
         return variable_identity.Reference(self)
 
     def get(self) -> Variable:
-        """Returns the variable that `StrategyExtended.update` gives to its function.
+        """Returns the variable that `StrategyExtended.update` passes to its function.
 
-        It is the one component of a variable of `CentralStorageStrategy`, and the
-        variable itself for all others.
+        For a variable of `CentralStorageStrategy` this is its only component, for all
+        others the variable itself.
 
         >>> v = Variable(1.0)
         >>> v.get() is v
@@ -485,23 +487,23 @@ class Variable(positions.VariableParts, metaclass=_Factory):
     ) -> jax.Array | distributed.Mirrored | None:
         """Replaces the value.
 
-        In replica context a mirrored variable gets the aggregate of the values that the
-        replicas assign, and a sync-on-read variable the replica's own value.
+        In replica context, a mirrored variable gets the aggregate of the values that
+        the replicas assign. A sync-on-read variable gets the value of each replica.
 
         Args:
             value: array-like, of the variable's shape.
-            use_locking: for TensorFlow's signature; it has no effect, nor has `name`.
-            name: see `use_locking`.
+            use_locking: accepted, no effect.
+            name: accepted, no effect.
             read_value: whether to return the new value.
 
         Returns:
-            The new value as the running context sees it; None if `read_value` is False.
+            The new value as the current context sees it; None if `read_value` is False.
 
         Raises:
-            TypeError: a Python number, or one in a list, is of a kind that the variable
-                cannot hold, such as a float for an integer variable.
-            ValueError: an array is of such a kind, the shape does not fit, the copies
-                would become different, or a replica assigns a mirrored variable without
+            TypeError: the type of a Python number, also in a list, does not fit the
+                variable, such as a float for an integer variable.
+            ValueError: the type of an array or the shape does not fit, the copies would
+                become different, or a replica assigns a mirrored variable that has no
                 aggregation.
 
         >>> import unisono
@@ -543,11 +545,11 @@ class Variable(positions.VariableParts, metaclass=_Factory):
     ) -> jax.Array | distributed.Mirrored | None:
         """Adds to the value.
 
-        Takes and returns the same as `assign`, and follows the same rules.
+        Arguments, result and rules are the same as for `assign`.
 
         Raises:
-            ValueError: as for `assign`, or the variable is sync-on-read and the code is
-                in cross-replica context.
+            ValueError: as for `assign`, or a sync-on-read variable is changed in
+                cross-replica context.
 
         >>> Variable([1.0, 2.0]).assign_add([0.5, 1.0]).tolist()
         [1.5, 3.0]
@@ -582,7 +584,7 @@ class Variable(positions.VariableParts, metaclass=_Factory):
     ) -> jax.Array | distributed.Mirrored | None:
         """Subtracts from the value.
 
-        Takes, returns and raises the same as `assign_add`.
+        Arguments, result and errors are the same as for `assign_add`.
 
         >>> Variable([1.0, 2.0]).assign_sub([0.5, 1.0]).tolist()
         [0.5, 1.0]

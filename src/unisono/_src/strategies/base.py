@@ -69,8 +69,8 @@ _GATHER_IN_REPLICA = (
 class Strategy:
     """A policy that places state and computation on a list of devices.
 
-    Make variables under `scope`, call `run` once per step, and `reduce` what the
-    replicas return. A subclass builds a `StrategyExtended` and does nothing more.
+    Create variables in `scope`, call `run` once per step, and `reduce` what the
+    replicas return. A subclass only creates a `StrategyExtended`.
 
     Args:
         extended: the object that does the work.
@@ -127,7 +127,7 @@ class Strategy:
     def scope(self) -> contextlib.AbstractContextManager[Self]:
         """Returns a context manager that makes this strategy current.
 
-        The strategy places the variables that are made in the block. The scope does
+        The strategy places the variables that you create in the block. The scope does
         not distribute computation: `run` does.
 
         Returns:
@@ -155,7 +155,7 @@ class Strategy:
         kwargs: Mapping[str, object] | None = None,
         options: options.RunOptions | None = None,
     ) -> Any:
-        """Calls `fn` once per replica and merges what the replicas return.
+        """Calls `fn` once per replica and merges the results.
 
         Args:
             fn: the function to call in replica context. A `unisono.function` is
@@ -166,8 +166,8 @@ class Strategy:
             options: `RunOptions`; only `TPUStrategy` looks at them.
 
         Returns:
-            The structure that `fn` returned; each leaf is one object if all replicas
-            returned the same, else a `PerReplica`.
+            The structure that `fn` returned. Each leaf is one object if all replicas
+            returned the same one, otherwise a `PerReplica`.
 
         Raises:
             RuntimeError: called in replica context, or in another strategy's scope.
@@ -261,15 +261,16 @@ class Strategy:
             value: a result of `run`, or a variable.
             axis: None combines element by element across replicas. An axis, or a tuple
                 of them, is reduced within each replica first; MEAN then divides by
-                the number of elements of all replicas, so uneven batches are right.
+                the number of elements of all replicas, which is correct for uneven
+                batches.
 
         Returns:
             One array for each leaf of `value`.
 
         Raises:
             RuntimeError: called in replica context, or in another strategy's scope.
-            ValueError: `reduce_op` is unknown, or the SUM of a value that is not
-                distributed is asked for.
+            ValueError: `reduce_op` is unknown, or it is SUM and `value` is not
+                distributed.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -320,9 +321,9 @@ class Strategy:
         """Concatenates a per-replica value along an axis, in replica order.
 
         Args:
-            value: a result of `run`, or a variable; structures go leaf by leaf.
-            axis: the axis to concatenate along. The replicas' parts may differ in
-                length along it, but in no other axis.
+            value: a result of `run`, a variable, or a structure of them.
+            axis: the axis to concatenate along. The parts of the replicas may differ
+                in size along this axis only.
 
         Returns:
             One array for each leaf of `value`.
@@ -330,7 +331,7 @@ class Strategy:
         Raises:
             RuntimeError: called in replica context, or in another strategy's scope.
             ValueError: the parts do not fit together.
-            NotImplementedError: `value` holds `IndexedSlices`, also of replicas.
+            NotImplementedError: `value` contains `IndexedSlices`.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -350,14 +351,14 @@ class Strategy:
             return self._extended._gather(value, axis)
 
     def experimental_local_results(self, value: object) -> tuple[Any, ...]:
-        """Returns the values of this process's replicas.
+        """Returns the values of the replicas of this process.
 
         Args:
             value: a result of `run`, a variable, or a structure of them.
 
         Returns:
-            A tuple with one entry for each replica of this process; with one entry if
-            `value` is not distributed. NumPy's numbers have the method `numpy` there.
+            A tuple with one entry for each replica of this process, or with one entry
+            if `value` is not distributed. NumPy numbers in it have a method `numpy`.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -375,7 +376,7 @@ class Strategy:
         return tuple(host_numbers.to_host_numbers(x) for x in found)
 
     def unwrap(self, value: object) -> tuple[Any, ...]:
-        """Returns `experimental_local_results`; this is its old name.
+        """Calls `experimental_local_results`; this is its old name.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -385,15 +386,15 @@ class Strategy:
         return self.experimental_local_results(value)
 
     def group(self, value: object, name: str | None = None) -> object:
-        """Returns a single value as it is; in TensorFlow it groups operations.
+        """Returns a single value unchanged; in TensorFlow it groups operations.
 
         Args:
-            value: what `run` or an assignment returned.
-            name: the name of the group, without effect on anything else.
+            value: the result of `run` or of an assignment.
+            name: the name of the group; if you pass one, the result is None.
 
         Returns:
-            The value of this process's replicas if there is one; None if there are
-            several, or a name was given.
+            The value of the replicas of this process if there is only one value, and
+            None if there are several.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -408,7 +409,7 @@ class Strategy:
     def experimental_distribute_values_from_function(
         self, value_fn: Callable[[ValueContext], object]
     ) -> Any:
-        """Makes a per-replica value by calling a function once per replica.
+        """Creates a per-replica value by calling a function once per replica.
 
         Args:
             value_fn: takes a `ValueContext` and returns the replica's value.
@@ -433,12 +434,12 @@ class Strategy:
 
         Args:
             dataset: a `unisono.data.Dataset`, a loader of Grain, PyTorch, Hugging Face
-                or Keras, arrays, or anything that can be iterated again and again. Its
+                or Keras, arrays, or anything that can be iterated repeatedly. Its
                 elements are global batches: nested arrays with a common first axis.
             options: an `InputOptions`.
 
         Returns:
-            A `DistributedDataset`: each element has a consecutive part of the batch
+            A `DistributedDataset`. Each element has a consecutive part of the batch
             for every replica; the last parts of a short batch may be smaller or empty.
 
         >>> import unisono
@@ -453,7 +454,7 @@ class Strategy:
     def distribute_dataset(
         self, dataset: object, options: InputOptions | None = None
     ) -> DistributedDataset:
-        """Calls `experimental_distribute_dataset`; both names mean the same.
+        """Calls `experimental_distribute_dataset`; this is another name for it.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -468,18 +469,18 @@ class Strategy:
         dataset_fn: Callable[[InputContext], object],
         options: InputOptions | None = None,
     ) -> DistributedDataset:
-        """Gives each replica elements of a dataset that a function makes.
+        """Distributes the elements of a dataset that a function creates.
 
-        The strategy neither splits nor shards the dataset: the function batches it by
-        the per-replica size, and shards it by the fields of its context.
+        The strategy does not split or shard the dataset. The function must batch it by
+        the per-replica batch size, and shard it by the fields of its `InputContext`.
 
         Args:
-            dataset_fn: takes an `InputContext`; called once for each worker.
+            dataset_fn: takes an `InputContext`; it is called once for each worker.
             options: an `InputOptions`; with `PER_REPLICA` the function is called once
                 for each replica.
 
         Returns:
-            A `DistributedDataset`: each replica takes the next element in turn.
+            A `DistributedDataset`, in which each replica in turn gets the next element.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -533,17 +534,17 @@ class Strategy:
         input_fn: Callable[[InputContext], object],
         replication_mode: InputReplicationMode | None = None,
     ) -> InputIterator:
-        """Returns an iterator over what a function makes, one element per replica.
+        """Returns an iterator over a function's dataset, with an element per replica.
 
         This is TensorFlow 1's name for `distribute_datasets_from_function` and `iter`.
 
         Args:
             input_fn: takes an `InputContext`; returns a dataset, or a function without
-                arguments that gives the next element of a replica.
+                arguments that returns the next element for a replica.
             replication_mode: PER_WORKER, which is the default.
 
         Raises:
-            ValueError: `replication_mode` is another one, or `input_fn` returned
+            ValueError: `replication_mode` has another value, or `input_fn` returned
                 something else.
 
         >>> import unisono
@@ -575,11 +576,11 @@ class Strategy:
         This is TensorFlow 1's name for `run` and `get_next`.
 
         Args:
-            fn: takes the replica's values; nothing without an iterator.
-            input_iterator: an iterator that this strategy has made, or None.
+            fn: takes the values of the replica; without an iterator, no argument.
+            input_iterator: an iterator that this strategy has created, or None.
 
         Returns:
-            What `run` returns.
+            The result of `run`.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -592,11 +593,11 @@ class Strategy:
     def experimental_make_numpy_dataset(
         self, numpy_input: object, session: object = None
     ) -> Dataset:
-        """Makes a dataset of the rows of arrays, to be batched and distributed.
+        """Creates a dataset of the rows of arrays, to be batched and distributed.
 
         Args:
             numpy_input: nested arrays with a common first axis.
-            session: accepted for TensorFlow's sake.
+            session: accepted, no effect.
 
         Returns:
             A `unisono.data.Dataset` with one element for each row.
@@ -637,12 +638,13 @@ class Strategy:
 
         Args:
             session_config: a `compat.v1.ConfigProto`, which has no effect.
-            cluster_spec: None. The workers are known when a strategy is made.
-            task_type: accepted for TensorFlow's sake.
-            task_id: accepted for TensorFlow's sake.
+            cluster_spec: None, except for the default strategy. The workers are fixed
+                when you create a strategy.
+            task_type: accepted, no effect.
+            task_id: accepted, no effect.
 
         Raises:
-            ValueError: a cluster is given to another strategy than the default.
+            ValueError: you pass a cluster to a strategy other than the default one.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -657,7 +659,7 @@ class Strategy:
             )
 
     def update_config_proto(self, config_proto: _Object) -> _Object:
-        """Returns a copy of the settings of a session; there is nothing to change.
+        """Returns an unchanged copy of the settings of a session.
 
         Args:
             config_proto: a `compat.v1.ConfigProto`.
@@ -671,11 +673,12 @@ class Strategy:
         return copy.deepcopy(config_proto)
 
     def adopt(self, obj: _Object) -> _Object:
-        """Brings a Keras object that was made outside the scope into this strategy.
+        """Adds a Keras object that was created outside the scope to this strategy.
 
-        All that it reaches comes along: layers, optimizer, metrics and seeds. Variables
-        stay the same objects and keep their values. A model made inside the scope needs
-        no call: what it gets later is brought in by itself.
+        Everything that it contains is added too: layers, optimizer, metrics and seeds.
+        Variables stay the same objects and keep their values. You do not need it for a
+        model that was created inside the scope: what it gets later is added
+        automatically.
 
         Args:
             obj: a Keras model, layer, optimizer, metric, seed generator or variable.
@@ -685,9 +688,9 @@ class Strategy:
 
         Raises:
             TypeError: `obj` is something else.
-            ValueError: it belongs to another strategy.
+            ValueError: `obj` belongs to another strategy.
             RuntimeError: called in replica context, in another strategy's scope or
-                while its `fit` runs, or Keras runs on another backend than JAX.
+                while `fit` of `obj` runs, or Keras runs on another backend than JAX.
 
         For example ``strategy.adopt(keras.applications.MobileNetV3Small())``.
 
@@ -704,11 +707,11 @@ class Strategy:
         return obj
 
     def barrier(self, name: str, timeout_seconds: float = 600.0) -> None:
-        """Returns when every worker of this strategy has called it.
+        """Waits until every worker of this strategy has called it.
 
-        Use it around what one worker does for all, such as writing a file that the
-        others read. All workers call their barriers in the same order. With one worker
-        it returns at once.
+        Use it around something that one worker does for all, such as writing a file
+        that the others read. All workers must call their barriers in the same order.
+        With one worker it returns immediately.
 
         Args:
             name: a name for this point of the program, the same on all workers.
@@ -717,7 +720,7 @@ class Strategy:
         Raises:
             WorkerStalledError: some workers have not called it in time; the message
                 names them.
-            WorkerMismatchError: the workers gave different names.
+            WorkerMismatchError: the workers passed different names.
             WorkerError: another worker has failed or ended.
             RuntimeError: called in replica context, or while a function is traced.
 
@@ -737,11 +740,11 @@ class Strategy:
             worker_notes.wait_at_barrier(placement.topology, str(name), timeout_seconds)
 
     def describe(self, tree: object = None) -> description.Description:
-        """Describes where each variable of `tree` lives and how many bytes it takes.
+        """Describes where each variable of `tree` is stored, and its size in bytes.
 
         Args:
             tree: a variable, a Keras model or a Flax module, or a nested structure of
-                variables and arrays; None for all variables made in the strategy's
+                variables and arrays; None for all variables created in the strategy's
                 scope.
 
         Returns:

@@ -37,11 +37,12 @@ PerReplicaLike: TypeAlias = distributed.DistributedValues | jax.Array | IndexedS
 
 
 class CrossDeviceOps:
-    """The base class of the ways to combine values across devices.
+    """The base class of the algorithms that combine values across devices.
 
-    A subclass gives `reduce_implementation`, and may give the other implementations;
-    `MirroredStrategy(cross_device_ops=...)` then calls it. Its methods are called in
-    cross-replica context. In a compiled program the values are traced.
+    A subclass defines `reduce_implementation`, and can define the other
+    implementations. Pass an object of it as `MirroredStrategy(cross_device_ops=...)`.
+    The strategy calls its methods in cross-replica context. In a compiled program the
+    values are traced.
 
     >>> import unisono
     >>> class Largest(CrossDeviceOps):
@@ -68,9 +69,9 @@ class CrossDeviceOps:
 
         Args:
             reduce_op: a `ReduceOp` or its name.
-            per_replica_value: a per-replica value, or an array of the only replica.
+            per_replica_value: a per-replica value, or an array if there is one replica.
             destinations: a device name, or a value or variable whose devices get the
-                result. The value itself gives an all-reduce.
+                result. Pass the value itself for an all-reduce.
             options: `CommunicationOptions`; no field changes the result.
 
         Returns:
@@ -112,7 +113,7 @@ class CrossDeviceOps:
 
         Raises:
             RuntimeError: called in replica context.
-            ValueError: a pair is no tuple of two, or its destinations are no place.
+            ValueError: a pair is not a tuple of two, or its destinations are invalid.
 
         >>> from unisono.distribute import PerReplica
         >>> x = PerReplica((jax.numpy.ones(()), jax.numpy.ones(())))
@@ -138,7 +139,7 @@ class CrossDeviceOps:
         """Concatenates a per-replica value and puts the result on the destinations.
 
         Args:
-            per_replica_value: a per-replica value, or an array of the only replica.
+            per_replica_value: a per-replica value, or an array if there is one replica.
             destinations: as for `reduce`.
             axis: the axis to concatenate along.
             options: `CommunicationOptions`; no field changes the result.
@@ -149,7 +150,7 @@ class CrossDeviceOps:
         Raises:
             NotImplementedError: the values are `IndexedSlices`.
             RuntimeError: called in replica context.
-            ValueError: `destinations` is no place.
+            ValueError: `destinations` is invalid.
 
         >>> from unisono.distribute import PerReplica
         >>> x = PerReplica((jax.numpy.arange(2), jax.numpy.arange(1)))
@@ -186,7 +187,7 @@ class CrossDeviceOps:
 
         Raises:
             RuntimeError: called in replica context.
-            ValueError: `destinations` is no place.
+            ValueError: `destinations` is invalid.
 
         >>> float(NcclAllReduce().broadcast(jax.numpy.ones(()), "CPU:1"))
         1.0
@@ -202,7 +203,7 @@ class CrossDeviceOps:
         destinations: Destinations,
         options: CommunicationOptions,
     ) -> Combined:
-        """Does what `reduce` says, for subclasses to implement.
+        """Implements `reduce`; subclasses must define it.
 
         Args:
             reduce_op: a `ReduceOp`.
@@ -221,7 +222,7 @@ class CrossDeviceOps:
         value_destination_pairs: Sequence[tuple[distributed.PerReplica, Destinations]],
         options: CommunicationOptions,
     ) -> list[Combined]:
-        """Does what `batch_reduce` says: by default `reduce_implementation` of each.
+        """Implements `batch_reduce`; by default with `reduce_implementation`.
 
         Args:
             reduce_op: a `ReduceOp`.
@@ -236,7 +237,7 @@ class CrossDeviceOps:
     def broadcast_implementation(
         self, tensor: ArrayLike | IndexedSlices, destinations: Destinations
     ) -> Combined:
-        """Does what `broadcast` says: by default one copy for each device.
+        """Implements `broadcast`; by default it makes one copy for each device.
 
         Args:
             tensor: an array.
@@ -268,10 +269,10 @@ class ReductionToOneDevice(CrossDeviceOps):
     """Collects values on one device and broadcasts the result.
 
     Args:
-        reduce_to_device: the device to collect on; by default the first one. XLA
-            chooses it in compiled programs.
-        accumulation_fn: adds a list of arrays, one for each replica; by default XLA
-            does.
+        reduce_to_device: the device to collect on; by default the first one. In
+            compiled programs XLA chooses it.
+        accumulation_fn: a function that adds a list of arrays, one for each replica; by
+            default XLA adds them.
 
     >>> ops = ReductionToOneDevice("CPU:0")
     >>> ops.reduce_to_device
@@ -338,10 +339,10 @@ class _AllReduce(CrossDeviceOps, abc.ABC):
 
 
 class NcclAllReduce(_AllReduce):
-    """Asks for NVIDIA's library, which XLA uses on GPUs in any case.
+    """Requests NVIDIA's library NCCL, which XLA always uses on GPUs.
 
     Args:
-        num_packs: the number of messages to pack into; kept, but XLA packs by itself.
+        num_packs: the number of messages to send; stored, but XLA chooses it.
 
     Raises:
         ValueError: `num_packs` is negative.
@@ -355,10 +356,10 @@ class NcclAllReduce(_AllReduce):
 
 
 class HierarchicalCopyAllReduce(_AllReduce):
-    """Asks for an all-reduce in two levels; XLA chooses the levels.
+    """Requests an all-reduce in two levels; XLA chooses the levels.
 
     Args:
-        num_packs: the number of messages to pack into; kept, but XLA packs by itself.
+        num_packs: the number of messages to send; stored, but XLA chooses it.
 
     Raises:
         ValueError: `num_packs` is negative.

@@ -32,12 +32,12 @@ def get_strategy() -> base.Strategy:
 
 
 def describe(tree: object = None) -> description.Description:
-    """Describes where each variable lives and how many bytes it takes.
+    """Describes where each variable is stored, and how many bytes it takes.
 
     Args:
         tree: a variable, a Keras model or a Flax module, or a nested structure of
             variables and arrays; None for all variables of the strategy in scope, or
-            for all of the program outside every scope.
+            for all variables of the program outside every scope.
 
     Returns:
         A `Description`, which prints as a table.
@@ -54,7 +54,7 @@ def describe(tree: object = None) -> description.Description:
 
 
 def has_strategy() -> bool:
-    """Whether a strategy other than the default one is in scope.
+    """Returns whether a strategy other than the default one is in scope.
 
     >>> import unisono
     >>> with unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
@@ -67,7 +67,9 @@ def has_strategy() -> bool:
 
 
 def in_cross_replica_context() -> bool:
-    """Whether the running code sees all replicas: in scope, merge_call or update.
+    """Returns whether the code runs in cross-replica context, not as a replica.
+
+    This is the case in a scope outside `run`, and in `merge_call` and `update`.
 
     >>> import unisono
     >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -99,7 +101,7 @@ def experimental_set_strategy(strategy: base.Strategy | None) -> None:
     """Makes a strategy current in this thread until the next call.
 
     Args:
-        strategy: the strategy; None is the default one.
+        strategy: the strategy; None for the default one.
 
     Raises:
         RuntimeError: called inside a scope.

@@ -47,19 +47,20 @@ def _not_implemented_error() -> NotImplementedError:
 class StrategyExtended(ProcessBound):
     """The lower-level methods of a strategy, which libraries use.
 
-    A program's own strategy implements those of the abstract methods that it uses; the
-    others raise `NotImplementedError` when they are called. An `abc.ABC` would ask for
-    all of them, so this class is none.
+    If you write your own strategy, implement the abstract methods that you use. The
+    others raise `NotImplementedError` when they are called. The class is therefore not
+    an `abc.ABC`, which would require all of them.
 
     Args:
         container_strategy: the `Strategy` that this object belongs to.
 
     Attributes:
-        experimental_enable_get_next_as_optional: whether the last step of datasets that
-            a function makes from now on may have replicas without data, which get
-            empty batches. If it is False, the steps end before that one.
-        _placement: where variables made in scope go; None leaves them as they are.
-        _reduced_at: where `reduce` leaves its result; None is the first device.
+        experimental_enable_get_next_as_optional: whether the last step of a dataset may
+            have replicas without data, which get empty batches. If it is False, the
+            dataset ends before this step. It applies to datasets that
+            `distribute_datasets_from_function` creates afterwards.
+        _placement: where variables of the scope are stored; None does not place them.
+        _reduced_at: where `reduce` leaves its result; None means the first device.
         _copies: how many replicas of this process can have values of their own; None
             if a value is never wrapped.
         _has_static_shapes: whether it is a TPU's strategy, which TensorFlow gives
@@ -213,11 +214,11 @@ class StrategyExtended(ProcessBound):
     def experimental_make_numpy_dataset(
         self, numpy_input: object, session: object = None
     ) -> pipelines.dataset.Dataset:
-        """Makes a dataset of the rows of arrays, to be batched and distributed.
+        """Creates a dataset of the rows of arrays, to be batched and distributed.
 
         Args:
             numpy_input: nested arrays with a common first axis.
-            session: accepted for TensorFlow's sake.
+            session: accepted, no effect.
 
         Returns:
             A `unisono.data.Dataset` with one element for each row.
@@ -235,7 +236,7 @@ class StrategyExtended(ProcessBound):
     @property
     @abc.abstractmethod
     def experimental_between_graph(self) -> bool:
-        """Whether each worker builds a program of its own.
+        """Whether each worker builds its own program.
 
         >>> import unisono
         >>> unisono.distribute.get_strategy().extended.experimental_between_graph
@@ -247,8 +248,8 @@ class StrategyExtended(ProcessBound):
     def experimental_require_static_shapes(self) -> bool:
         """Whether shapes must be known when a program is compiled.
 
-        Only `TPUStrategy` says True, as in TensorFlow. JAX compiles one program for
-        each shape under every strategy.
+        It is True only for `TPUStrategy`, as in TensorFlow. Under every strategy, JAX
+        compiles one program for each shape.
 
         >>> import unisono
         >>> unisono.distribute.TPUStrategy().extended.experimental_require_static_shapes
@@ -292,7 +293,7 @@ class StrategyExtended(ProcessBound):
     @property
     @abc.abstractmethod
     def worker_devices(self) -> Sequence[str]:
-        """The names of this process's devices that compute, one per replica.
+        """The names of the devices of this process that compute, one per replica.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -304,7 +305,7 @@ class StrategyExtended(ProcessBound):
     @property
     @abc.abstractmethod
     def parameter_devices(self) -> Sequence[str]:
-        """The names of this process's devices that hold variables.
+        """The names of the devices of this process that store variables.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -317,7 +318,7 @@ class StrategyExtended(ProcessBound):
 
     @abc.abstractmethod
     def value_container(self, value: object) -> Any:
-        """Returns the variable that a copy belongs to, and other values as they are.
+        """Returns the variable that a copy belongs to, and other values unchanged.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -348,7 +349,7 @@ class StrategyExtended(ProcessBound):
 
     @abc.abstractmethod
     def non_slot_devices(self, var_list: Sequence[Variable]) -> NonSlotDevices:
-        """Returns where state that belongs to no single variable should go.
+        """Returns the devices for state that does not belong to a single variable.
 
         Args:
             var_list: the variables that an optimizer updates.
@@ -364,7 +365,7 @@ class StrategyExtended(ProcessBound):
         raise _not_implemented_error()
 
     def variable_created_in_scope(self, v: object) -> bool:
-        """Whether the variable `v` was made in this strategy's scope.
+        """Returns whether the variable `v` was created in this strategy's scope.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -381,7 +382,7 @@ class StrategyExtended(ProcessBound):
     def colocate_vars_with(
         self, colocate_with_variable: NonSlotDevices
     ) -> contextlib.AbstractContextManager[object]:
-        """Returns a block whose new variables share the devices of another variable.
+        """Returns a context manager that creates variables on the devices of another.
 
         Args:
             colocate_with_variable: a variable of this scope, or the result of
@@ -389,7 +390,7 @@ class StrategyExtended(ProcessBound):
 
         Raises:
             RuntimeError: called outside this strategy's scope.
-            ValueError: the argument is no variable of this scope.
+            ValueError: the argument is not a variable of this scope.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -433,9 +434,9 @@ class StrategyExtended(ProcessBound):
         Args:
             reduce_op: `ReduceOp`, its name, or a `VariableAggregation`.
             value: a per-replica value, or structure of them.
-            destinations: a device name, a tensor or plain variable (the result is a
-                tensor there), or a per-replica value, mirrored value or distributed
-                variable (the result is mirrored on its devices).
+            destinations: a device name, an array or a plain variable (the result is an
+                array on that device); or a per-replica value, mirrored value or
+                distributed variable (the result is mirrored on its devices).
             options: `CommunicationOptions`; no field changes the result.
 
         Returns:
@@ -566,15 +567,16 @@ class StrategyExtended(ProcessBound):
             args: positional arguments. A copy gets its own part of a mirrored value,
                 and other values as they are.
             kwargs: keyword arguments, passed in the same way.
-            group: True gives one mirrored result, False a tuple per leaf with one
-                entry per copy.
+            group: True returns one mirrored result; False returns a tuple for each
+                leaf, with one entry per copy.
 
         Returns:
-            The results of `fn`; None for each that is no array, if `group` is True.
+            The results of `fn`. If `group` is True, results that are not arrays are
+            replaced by None.
 
         Raises:
             RuntimeError: called in another strategy's scope.
-            AssertionError: `var` is no variable of this strategy.
+            AssertionError: `var` is not a variable of this strategy.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -612,7 +614,7 @@ class StrategyExtended(ProcessBound):
         Args:
             colocate_with: the result of `non_slot_devices`.
             fn: the function to call as ``fn(*args, **kwargs)``.
-            args: positional arguments, passed as by `update`.
+            args: positional arguments, passed as in `update`.
             kwargs: keyword arguments, passed in the same way.
             group: as for `update`.
 
@@ -648,7 +650,7 @@ class StrategyExtended(ProcessBound):
 
         Args:
             fn: the step; it runs in cross-replica context.
-            iterator: the iterator that gives the inputs.
+            iterator: the iterator over the inputs.
             iterations: the number of steps to run.
             initial_loop_values: the outputs before the first step, by name.
 

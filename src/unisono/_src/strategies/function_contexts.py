@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ValueContext:
-    """Tells a function which replica it makes a value for.
+    """Tells a function for which replica it creates a value.
 
     `Strategy.experimental_distribute_values_from_function` passes one to its function.
 

@@ -26,29 +26,30 @@ class MirroredStrategy(base.Strategy):
     Every device holds a copy of each variable, and all copies stay equal.
 
     Args:
-        devices: device names such as ``["GPU:0", "GPU:1"]``; default all
-            accelerators, else all CPU devices. Naming ``"CPU:7"`` before JAX makes its
-            devices gives eight virtual CPU devices.
-        cross_device_ops: an object of a class of your own combines the values of
-            replicas; for those of this library XLA chooses how to communicate.
+        devices: device names such as ``["GPU:0", "GPU:1"]``; by default all
+            accelerators, or all CPU devices if there are none. If you name ``"CPU:7"``
+            before JAX creates its devices, there are eight virtual CPU devices.
+        cross_device_ops: an object that combines the values of replicas: of your own
+            class, or a `ReductionToOneDevice` with an `accumulation_fn`. Other objects
+            have no effect: XLA chooses how to communicate.
         state: ``"mirrored"``, or ``"sharded"``: large variables, and the slots of
             optimizers, are split over the devices and gathered where they are read.
-            Programs and their numbers stay the same.
-        shard_above: the number of elements from which on a variable is split; default
-            65,536.
-        shard_rules: the axis to split, or None to keep a variable whole, by a regular
-            expression that is searched in the names of large variables; the first that
-            is found holds. Default: the largest axis that can be split; of three or
-            more not the first, if another can. A variable that the number of devices
-            does not divide is split over groups of them.
-        gather: when a compiled step gathers split weights: ``"use"`` (default) where
-            it uses them, ``"step"`` all before it, which takes more memory.
+            Programs and their results stay the same.
+        shard_above: variables with at least this number of elements are split; by
+            default 65,536.
+        shard_rules: a dictionary from regular expressions to the axis to split, or to
+            None to keep a variable whole. The first expression that is found in the
+            name of a large variable applies. By default, the largest axis that can be
+            split is split. With three or more axes, the first one is split only if no
+            other can be. If the number of devices does not divide the axis, the
+            variable is split over groups of devices.
+        gather: when a compiled step gathers split weights: ``"use"`` (the default)
+            where it uses them, ``"step"`` all at the start, which takes more memory.
 
     Raises:
-        ValueError: a device does not exist, or another argument has another value than
-            those above.
-        TypeError: `shard_rules` has other types.
-        AssertionError: a device is named twice.
+        ValueError: a device does not exist, or another argument has an invalid value.
+        TypeError: `shard_rules` is not such a dictionary.
+        AssertionError: you name a device twice.
 
     >>> import unisono
     >>> strategy = MirroredStrategy(["CPU:0", "CPU:1"])
@@ -83,10 +84,10 @@ class CentralStorageStrategy(base.Strategy):
     """Keeps variables on one device and computes on several.
 
     Args:
-        compute_devices: the devices of the replicas; default all accelerators, else
-            one CPU.
-        parameter_device: the device of the variables; default the only compute device,
-            else ``CPU:0``.
+        compute_devices: the devices of the replicas; by default all accelerators, or
+            one CPU device if there are none.
+        parameter_device: the device of the variables; by default the compute device if
+            there is only one, otherwise ``CPU:0``.
 
     >>> import unisono
     >>> strategy = CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:2")

@@ -22,38 +22,41 @@ _check_mode = worker_guard.check_mode
 class MultiWorkerMirroredStrategy(base.Strategy):
     """Trains synchronously on the devices of several machines or processes.
 
-    Every worker runs the same program. Each of their devices holds a copy of every
-    variable, and all copies stay equal; or, with ``state="sharded"``, a part of each
-    large one. Then reading the whole of such a variable across replicas is a matter of
-    all workers (`Variable.numpy`, `float`, `get_weights`); `Variable.local_part`,
-    `repr` and `describe` ask nobody. Make the strategy at the start of the program,
-    before anything uses JAX's devices: it connects the workers. Without a cluster it
-    behaves like a `MirroredStrategy` on all local accelerators, or on one CPU device.
+    Every worker runs the same program. Each device holds a copy of every variable, and
+    all copies stay equal. With ``state="sharded"``, each device holds a part of each
+    large variable instead. All workers must then take part in reading such a variable
+    in cross-replica context (`Variable.numpy`, `float`, `get_weights`), but not in
+    `Variable.local_part`, `repr` and `describe`.
+
+    Create the strategy at the start of the program, before anything uses JAX's devices,
+    because it connects the workers. Without a cluster it behaves like a
+    `MirroredStrategy` on all local accelerators, or on one CPU device.
 
     Args:
-        cluster_resolver: tells who the workers are and which one this is: an object
+        cluster_resolver: says which workers exist and which of them this is: an object
             with `cluster_spec()`, `task_type` and `task_id`. The default reads the
             environment variable ``TF_CONFIG``.
         communication_options: `CommunicationOptions`; XLA chooses how to communicate.
             `timeout_seconds` is how long a worker may be behind the others before all
-            get a `WorkerStalledError`; default 30.
-        guard: how workers watch each other. ``"async"`` looks a few times a second and
-            costs a step nothing; ``"strict"`` has all workers agree before each step,
-            so that the variables are intact when one is missing; ``"off"`` does not
-            look.
+            of them raise a `WorkerStalledError`; by default 30.
+        guard: how workers watch each other. ``"async"`` checks a few times per second,
+            and does not slow down steps. With ``"strict"``, all workers agree before
+            each step, so variables keep their values if a worker is missing. ``"off"``
+            does not check.
         state: as for `MirroredStrategy`; ``"sharded"`` splits large variables, and the
             slots of optimizers, over the devices of all workers.
-        shard_above: as for `MirroredStrategy`, and so are the next two.
-        shard_rules: see `shard_above`.
-        gather: see `shard_above`.
-        shard_over: ``"all"`` (default) splits over the devices of all workers,
-            ``"worker"`` over those of each worker, which then has all parts: weights
-            are gathered within a worker, and workers exchange parts of gradients.
+        shard_above: as for `MirroredStrategy`.
+        shard_rules: as for `MirroredStrategy`.
+        gather: as for `MirroredStrategy`.
+        shard_over: ``"all"`` (the default) splits over the devices of all workers.
+            ``"worker"`` splits over the devices of each worker, which then has all
+            parts: weights are gathered within a worker, and workers exchange parts of
+            gradients.
 
     Raises:
-        ValueError: `guard` or another argument has another value than these, or the
-            resolver's cluster is not valid.
-        TypeError: `shard_rules` has other types.
+        ValueError: `guard` or another argument has an invalid value, or the cluster of
+            the resolver is not valid.
+        TypeError: `shard_rules` is not such a dictionary.
 
     >>> strategy = MultiWorkerMirroredStrategy()
     >>> strategy.num_replicas_in_sync, strategy.extended.should_checkpoint

@@ -64,32 +64,33 @@ class TPUStrategy(base.Strategy):
 
     Without `experimental_device_assignment` each device is a replica, and the strategy
     behaves like `MirroredStrategy`. With it, a replica spans the logical devices that
-    the assignment gives it: `experimental_split_to_logical_devices` and its siblings
-    tell how they share the work inside a `unisono.function`.
+    the assignment lists for it. Inside a `unisono.function`, you choose with
+    `experimental_split_to_logical_devices` and similar methods how they share the work.
 
     Args:
-        tpu_cluster_resolver: tells which TPU to use; default
+        tpu_cluster_resolver: says which TPU to use; by default
             ``TPUClusterResolver("")``.
-        experimental_device_assignment: a `DeviceAssignment` of the grid that
-            `initialize_tpu_system` gives.
-        experimental_spmd_xla_partitioning: accepted; one program is always
+        experimental_device_assignment: a `DeviceAssignment` for the grid that
+            `initialize_tpu_system` returns.
+        experimental_spmd_xla_partitioning: accepted, no effect; one program is always
             partitioned over the logical devices of a replica.
         state: ``"mirrored"``, or ``"sharded"``: large variables, and the slots of
-            optimizers, are split over the logical devices of each replica; where a
-            replica has one, over the replicas, as by `MirroredStrategy`.
-        shard_above: the number of elements from which on a variable is split; default
-            65,536.
-        shard_rules: the axis to split, or None to keep a variable whole, by a regular
-            expression that is searched in the names of large variables; the first that
-            is found holds. Default: the largest axis that can be split; of three or
-            more not the first, if another can. A variable that the number of devices
-            does not divide is split over groups of them.
-        gather: when a compiled step gathers split weights: ``"use"`` (default) where
-            it uses them, ``"step"`` all before it, which takes more memory.
+            optimizers, are split over the logical devices of each replica. If a replica
+            has only one, they are split over the replicas, as by `MirroredStrategy`.
+        shard_above: variables with at least this number of elements are split; by
+            default 65,536.
+        shard_rules: a dictionary from regular expressions to the axis to split, or to
+            None to keep a variable whole. The first expression that is found in the
+            name of a large variable applies. By default, the largest axis that can be
+            split is split. With three or more axes, the first one is split only if no
+            other can be. If the number of devices does not divide the axis, the
+            variable is split over groups of devices.
+        gather: when a compiled step gathers split weights: ``"use"`` (the default)
+            where it uses them, ``"step"`` all at the start, which takes more memory.
 
     Raises:
-        ValueError: the assignment does not fit the devices that there are; or `state`
-            is ``"sharded"`` and the devices belong to several processes.
+        ValueError: the assignment does not fit the available devices; or `state` is
+            ``"sharded"`` and the devices belong to several processes.
 
     >>> from unisono.tpu.experimental import initialize_tpu_system
     >>> grid = initialize_tpu_system()
@@ -132,10 +133,10 @@ class TPUStrategy(base.Strategy):
     def experimental_assign_to_logical_device(
         self, tensor: ArrayLike | StandsForArray, logical_device_id: int
     ) -> jax.Array:
-        """Returns the same value, whole on a logical device of the replica.
+        """Returns the same value, as a whole on one logical device of the replica.
 
-        The compiler runs one program on all logical devices of a replica, so the
-        others hold the value too.
+        XLA runs one program on all logical devices of a replica, so the other devices
+        hold the value too.
 
         Args:
             tensor: an array.
@@ -159,11 +160,11 @@ class TPUStrategy(base.Strategy):
         tensor: ArrayLike | StandsForArray,
         partition_dimensions: Sequence[int],
     ) -> jax.Array:
-        """Returns the same value, split into parts on the replica's logical devices.
+        """Returns the same value, split over the logical devices of the replica.
 
-        The logical devices share the work on the value as far as the compiler can
-        arrange it. Outside a `unisono.function` a replica computes on its first logical
-        device, and this changes nothing.
+        The logical devices share the work on the value as far as XLA supports it.
+        Outside a `unisono.function` a replica computes on its first logical device, and
+        this method has no effect.
 
         Args:
             tensor: an array.
@@ -171,8 +172,8 @@ class TPUStrategy(base.Strategy):
                 the number of logical devices.
 
         Raises:
-            ValueError: there is not one number for each axis, a number does not divide
-                the size of its axis, or the product is another.
+            ValueError: `partition_dimensions` does not have one number for each axis, a
+                number does not divide the size of its axis, or the product is wrong.
 
         >>> import unisono
         >>> grid = unisono.tpu.experimental.initialize_tpu_system()
@@ -194,7 +195,7 @@ class TPUStrategy(base.Strategy):
     def experimental_replicate_to_logical_devices(
         self, tensor: ArrayLike | StandsForArray
     ) -> jax.Array:
-        """Returns the same value, whole on each logical device of the replica.
+        """Returns the same value, as a whole on each logical device of the replica.
 
         Args:
             tensor: an array.
@@ -214,7 +215,7 @@ class ExperimentalTPUStrategy(TPUStrategy):
 
     Args:
         tpu_cluster_resolver: as for `TPUStrategy`.
-        device_assignment: its `experimental_device_assignment`.
+        device_assignment: the `experimental_device_assignment` of `TPUStrategy`.
 
     >>> import unisono
     >>> strategy = unisono.distribute.experimental.TPUStrategy()

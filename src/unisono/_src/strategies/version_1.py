@@ -87,12 +87,12 @@ class TPUStrategyV1(StrategyV1, tpu.TPUStrategy):
 
     Args:
         tpu_cluster_resolver: as for `distribute.TPUStrategy`.
-        steps_per_run: accepted. A program writes its loops itself.
+        steps_per_run: accepted, no effect; a program writes its own loops.
         device_assignment: the `experimental_device_assignment` of
             `distribute.TPUStrategy`.
 
     Raises:
-        TypeError: `steps_per_run` is no whole number.
+        TypeError: `steps_per_run` is not a whole number.
 
     >>> TPUStrategyV1(steps_per_run=4).steps_per_run
     4
@@ -111,15 +111,15 @@ class TPUStrategyV1(StrategyV1, tpu.TPUStrategy):
 
     @property
     def steps_per_run(self) -> int:
-        """The number of steps that was given; 1 by default."""
+        """The `steps_per_run` of the constructor; 1 by default."""
         return self._steps
 
 
 def get_loss_reduction() -> options.ReduceOp:
-    """Returns how the losses of replicas are combined: by their sum.
+    """Returns the reduction for the losses of replicas, which is SUM.
 
-    TensorFlow returns another one for its own losses of TensorFlow 1 only, which are
-    not here.
+    TensorFlow returns another reduction only for its losses of TensorFlow 1, which
+    unisono does not have.
 
     >>> get_loss_reduction().name
     'SUM'

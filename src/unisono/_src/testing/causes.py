@@ -12,8 +12,8 @@ class Cause:
     """A cause of a difference.
 
     Attributes:
-        code: its name, by which programs and tests know it.
-        told: what happens, in a sentence.
+        code: a short name, by which programs and tests recognize it.
+        told: a sentence that says what happens.
         write: what to write instead.
     """
 

@@ -41,11 +41,11 @@ class Difference:
     """A value that differs between one device and several.
 
     Attributes:
-        key: the value.
-        step: the step, from zero.
+        key: identifies the value.
+        step: the step, counted from zero.
         replicas: the number of replicas.
         size: the largest difference, relative to the largest number on one device.
-        floor: what rounding changes on one device, likewise.
+        floor: the relative difference that rounding causes on one device.
     """
 
     key: Key
@@ -56,16 +56,16 @@ class Difference:
 
     @property
     def kind(self) -> str:
-        """What the value is in a step: a gradient, a metric, and so on."""
+        """The kind of the value: a gradient, a metric, and so on."""
         return self.key.kind
 
     @property
     def name(self) -> str:
-        """The name of the value; empty for the one result of a step."""
+        """The name of the value; empty for the only result of a step."""
         return self.key.name
 
     def order(self) -> tuple[int, int, int]:
-        """By which differences are sorted: what comes first in a step comes first."""
+        """Returns the sort key, by which differences are in the order of a step."""
         return self.step, KINDS.index(self.key.kind), self.replicas
 
     def __str__(self) -> str:

@@ -27,18 +27,20 @@ from unisono._src.testing.records import Run
 @final
 @dataclasses.dataclass(frozen=True)
 class ParityReport:
-    """What `check_parity` has found; true if there is no difference.
+    """The result of `check_parity`; it is true if there is no difference.
 
     Attributes:
         replicas: the numbers of replicas that were compared with one device.
         steps: the number of steps.
-        compared: the number of values that were compared at each step.
-        largest: the largest relative difference that is taken for rounding.
-        floor: the one that rounding makes of the same value, on one device.
-        differences: the values that differ by more, the first one first.
+        compared: the number of values that were compared after each step.
+        largest: the largest relative difference that counts as rounding.
+        floor: the relative difference that rounding causes in the same value on one
+            device.
+        differences: the values that differ by more than rounding, in the order in which
+            they appear.
         cause: the probable cause of the first difference; None if there is none.
-        line: file and line of the code that made it, if it is known.
-        uncompared: results that are one value per replica, and none of the whole.
+        line: the file and line of the code that causes it, if they are known.
+        uncompared: results that have one value per replica, and were not compared.
         course: for each step, the largest relative difference and its floor.
     """
 
@@ -101,30 +103,29 @@ def check_parity(
 ) -> ParityReport:
     """Runs a step on one device and on several, and compares all its numbers.
 
-    Each run begins with the present state. Results, gradients that reach optimizers,
-    variables, slots and metrics are compared after every step. Rounding is measured:
-    the same rows in another order, and weights with other last digits, on one device.
-    Variables, random states and the datasets are afterwards as they were; only Python
-    objects that the step itself changes are not restored.
+    Each run starts from the current state. After every step, results, gradients that
+    reach optimizers, variables, slots and metrics are compared. To measure rounding,
+    the step also runs on one device with the rows in another order, and with weights
+    that differ in their last digits. Afterwards variables, random states and datasets
+    are restored; only Python objects that the step itself changes are not.
 
     Args:
-        step: the step, compiled or not, of a `MirroredStrategy` or of a
-            `CentralStorageStrategy`. With one parameter it gets the batch, with several
-            the members of the batch.
-        batches: global batches, as a list or a dataset: structures of arrays with the
-            rows on the first axis.
-        replicas: the numbers of replicas. Their parts may be uneven.
-        strategy: the strategy; default the one of the variables that are alive.
-        steps: how many batches to use; default all.
-        distribute: whether batches are distributed as
-            `experimental_distribute_dataset` does it. With False the step gets the
-            global batch.
+        step: the step, compiled or not, of a `MirroredStrategy` or a
+            `CentralStorageStrategy`. If it has one parameter, it gets the batch; if it
+            has several, they are the members of the batch.
+        batches: global batches, as a list or a dataset: structures of arrays whose
+            first axis is that of the rows.
+        replicas: the numbers of replicas. Their parts of a batch may be uneven.
+        strategy: the strategy; by default that of the variables that exist.
+        steps: how many batches to use; by default all.
+        distribute: whether batches are distributed as by
+            `experimental_distribute_dataset`. If False, the step gets the global batch.
 
     Returns:
-        A `ParityReport`, which is true if nothing differs and prints what does.
+        A `ParityReport`. It is true if nothing differs, and prints the differences.
 
     Raises:
-        TypeError: the batches can be read once only.
+        TypeError: the batches can be read only once.
         ValueError: there are no batches or not enough devices, or the strategy is not
             known or cannot be resized.
 

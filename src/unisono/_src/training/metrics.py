@@ -26,14 +26,14 @@ from unisono._src.state.variables import Variable
 class Metric:
     """The base class of metrics; abstract.
 
-    Make a metric in the scope of a strategy, call `update_state` in `Strategy.run`, and
-    read `result` outside: each replica adds to its own copy without communication,
-    and reading adds the copies up, so uneven batches count right. A subclass makes its
-    state with `add_weight` and implements `update_state` and `result`.
+    Create a metric in the scope of a strategy, call `update_state` in `Strategy.run`,
+    and read `result` outside. Each replica adds to its own copy without communication,
+    and reading sums the copies, so the result is correct for uneven batches. A subclass
+    creates its state with `add_weight` and implements `update_state` and `result`.
 
     Args:
-        name: the name in messages and checkpoints; default that of the class.
-        dtype: the type of the state and the result.
+        name: the name in messages and checkpoints; by default the name of the class.
+        dtype: the dtype of the state and the result.
 
     >>> class Positives(Metric):
     ...     def __init__(self):
@@ -62,7 +62,7 @@ class Metric:
         library_hooks.introduce()
 
     def add_weight(self, name: str, shape: tuple[int, ...] = ()) -> Variable:
-        """Makes a variable of zeros that is summed over replicas when it is read.
+        """Creates a variable of zeros that is summed over replicas when it is read.
 
         Args:
             name: the last part of the variable's name.
@@ -83,7 +83,7 @@ class Metric:
 
     @property
     def variables(self) -> list[Variable]:
-        """The variables of the state.
+        """The variables that hold the state.
 
         >>> [v.name for v in Mean(name="loss").variables]
         ['loss/total:0', 'loss/count:0']
@@ -109,7 +109,7 @@ class Metric:
             v.assign(jnp.zeros(v.shape, v.dtype), read_value=False)
 
     def reset_states(self) -> None:
-        """Calls `reset_state`; this is its old name.
+        """Calls `reset_state`; the old name of that method.
 
         >>> m = Sum()
         >>> m.update_state(3.0)
@@ -121,7 +121,7 @@ class Metric:
 
     @abc.abstractmethod
     def update_state(self, *args: Any, **kwargs: Any) -> None:
-        """Adds to the state; a subclass defines its arguments.
+        """Adds to the state; a subclass defines the arguments.
 
         Raises:
             NotImplementedError: the subclass does not implement it.
@@ -149,7 +149,7 @@ class Metric:
         raise NotImplementedError
 
     def __call__(self, *args: object, **kwargs: object) -> jax.Array:
-        """Adds to the state, then returns `result` as the running context sees it.
+        """Adds to the state, then returns `result` as seen in the current context.
 
         >>> m = Mean()
         >>> float(m([1.0, 3.0])), float(m(5.0))
@@ -179,7 +179,7 @@ class Sum(Metric):
 
     Args:
         name: the name in messages and checkpoints.
-        dtype: the type of the state and the result.
+        dtype: the dtype of the state and the result.
 
     >>> m = Sum()
     >>> m.update_state([1.0, 2.0])
@@ -192,12 +192,12 @@ class Sum(Metric):
         self.total = self.add_weight("total")
 
     def update_state(self, values: object, sample_weight: object = None) -> None:
-        """Adds values, times their weights.
+        """Adds values, multiplied by their weights.
 
         Args:
             values: a number or an array.
-            sample_weight: a weight for each example, or for each value; None counts
-                all alike.
+            sample_weight: a weight for each example, or for each value; None means
+                equal weights.
 
         Raises:
             ValueError: the weights have more axes than the values.
@@ -252,7 +252,7 @@ class Mean(_MeanState):
 
     Args:
         name: the name in messages and checkpoints.
-        dtype: the type of the state and the result.
+        dtype: the dtype of the state and the result.
 
     >>> m = Mean()
     >>> m.update_state([1.0, 2.0, 6.0], sample_weight=[1, 1, 0])
@@ -265,8 +265,8 @@ class Mean(_MeanState):
 
         Args:
             values: a number or an array.
-            sample_weight: a weight for each example, or for each value; None counts
-                all alike.
+            sample_weight: a weight for each example, or for each value; None means
+                equal weights.
 
         Raises:
             ValueError: the weights have more axes than the values.
@@ -292,8 +292,8 @@ class MeanMetricWrapper(_MeanState):
 
     Args:
         fn: returns one value per example.
-        name: the name in messages and checkpoints; default that of the function.
-        dtype: the type of the state and the result.
+        name: the name in messages and checkpoints; by default that of the function.
+        dtype: the dtype of the state and the result.
 
     >>> m = MeanMetricWrapper(lambda y_true, y_pred: y_pred - y_true, name="excess")
     >>> m.update_state([1.0, 2.0], [2.0, 4.0])
@@ -318,7 +318,7 @@ class MeanMetricWrapper(_MeanState):
         Args:
             y_true: the labels.
             y_pred: the predictions.
-            sample_weight: a weight for each example; None counts all alike.
+            sample_weight: a weight for each example; None means equal weights.
 
         Raises:
             ValueError: the weights have more axes than the values of the function.
@@ -386,11 +386,11 @@ def _wrap(
 
 
 def accuracy(name: str | None = "accuracy", dtype: DTypeLike = jnp.float32) -> Metric:
-    """Makes a metric that tells how often ``y_true`` equals ``y_pred``.
+    """Returns a metric of how often ``y_true`` equals ``y_pred``.
 
     Args:
         name: the name in messages and checkpoints.
-        dtype: the type of the state and the result.
+        dtype: the dtype of the state and the result.
 
     >>> m = accuracy()
     >>> m.update_state([1, 2, 3], [1, 2, 4])
@@ -405,12 +405,12 @@ def binary_accuracy(
     dtype: DTypeLike = jnp.float32,
     threshold: float = 0.5,
 ) -> Metric:
-    """Makes a metric that tells how often ``y_pred > threshold`` equals ``y_true``.
+    """Returns a metric of how often ``y_pred > threshold`` equals ``y_true``.
 
     Args:
         name: the name in messages and checkpoints.
-        dtype: the type of the state and the result.
-        threshold: a prediction above it is the class 1.
+        dtype: the dtype of the state and the result.
+        threshold: a prediction above it means class 1.
 
     >>> m = binary_accuracy(threshold=0.7)
     >>> m.update_state([[1.0], [1.0]], [[0.6], [0.8]])
@@ -425,11 +425,11 @@ def binary_accuracy(
 def categorical_accuracy(
     name: str | None = "categorical_accuracy", dtype: DTypeLike = jnp.float32
 ) -> Metric:
-    """Makes a metric that tells how often the largest prediction is the one-hot label.
+    """Returns a metric of how often the largest prediction is the one-hot label.
 
     Args:
         name: the name in messages and checkpoints.
-        dtype: the type of the state and the result.
+        dtype: the dtype of the state and the result.
 
     >>> m = categorical_accuracy()
     >>> m.update_state([[0, 1], [1, 0]], [[0.2, 0.8], [0.4, 0.6]])
@@ -442,11 +442,11 @@ def categorical_accuracy(
 def sparse_categorical_accuracy(
     name: str | None = "sparse_categorical_accuracy", dtype: DTypeLike = jnp.float32
 ) -> Metric:
-    """Makes a metric that tells how often the largest prediction is the integer label.
+    """Returns a metric of how often the largest prediction is the integer label.
 
     Args:
         name: the name in messages and checkpoints.
-        dtype: the type of the state and the result.
+        dtype: the dtype of the state and the result.
 
     >>> m = sparse_categorical_accuracy()
     >>> m.update_state([1, 0], [[0.2, 0.8], [0.4, 0.6]])
@@ -459,11 +459,11 @@ def sparse_categorical_accuracy(
 def mean_squared_error(
     name: str | None = "mean_squared_error", dtype: DTypeLike = jnp.float32
 ) -> Metric:
-    """Makes a metric that computes the mean of squared differences.
+    """Returns a metric that computes the mean of squared differences.
 
     Args:
         name: the name in messages and checkpoints.
-        dtype: the type of the state and the result.
+        dtype: the dtype of the state and the result.
 
     >>> m = mean_squared_error()
     >>> m.update_state([0.0, 0.0], [1.0, 3.0])
@@ -476,11 +476,11 @@ def mean_squared_error(
 def mean_absolute_error(
     name: str | None = "mean_absolute_error", dtype: DTypeLike = jnp.float32
 ) -> Metric:
-    """Makes a metric that computes the mean of absolute differences.
+    """Returns a metric that computes the mean of absolute differences.
 
     Args:
         name: the name in messages and checkpoints.
-        dtype: the type of the state and the result.
+        dtype: the dtype of the state and the result.
 
     >>> m = mean_absolute_error()
     >>> m.update_state([0.0, 0.0], [1.0, -3.0])
@@ -495,7 +495,7 @@ class RootMeanSquaredError(_MeanState):
 
     Args:
         name: the name in messages and checkpoints.
-        dtype: the type of the state and the result.
+        dtype: the dtype of the state and the result.
 
     >>> m = RootMeanSquaredError()
     >>> m.update_state([0.0, 0.0], [3.0, 4.0])
@@ -515,8 +515,8 @@ class RootMeanSquaredError(_MeanState):
         Args:
             y_true: the labels.
             y_pred: the predictions.
-            sample_weight: a weight for each example, or for each value; None counts
-                all alike.
+            sample_weight: a weight for each example, or for each value; None means
+                equal weights.
 
         Raises:
             ValueError: the weights have more axes than the differences.

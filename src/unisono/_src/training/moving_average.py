@@ -22,16 +22,17 @@ from unisono._src.values.array_operators import operand
 class ExponentialMovingAverage:
     """Keeps a moving average of each variable, in a variable of its own.
 
-    The first `apply` makes the averages, with the values that the variables have.
-    Each `apply` moves them: ``average -= (1 - decay) * (average - variable)``.
+    The first `apply` creates the averages, with the current values of the variables.
+    Each `apply` updates them: ``average -= (1 - decay) * (average - variable)``.
 
     Args:
-        decay: how much of the average stays, such as 0.999: a number, or a variable.
-        num_updates: a number or a variable that counts the steps; then the decay is at
-            most ``(1 + num_updates) / (10 + num_updates)``.
-        zero_debias: accepted; in TensorFlow it concerns averages of tensors, which
-            neither has outside of graphs.
-        name: the last part of the averages' names.
+        decay: the share of the average that is kept, such as 0.999: a number or a
+            variable.
+        num_updates: a number or a variable that counts the steps. If it is given, the
+            decay is at most ``(1 + num_updates) / (10 + num_updates)``.
+        zero_debias: accepted and ignored; in TensorFlow it affects only averages of
+            tensors in graphs.
+        name: the last part of the names of the averages.
 
     >>> import unisono
     >>> weight = unisono.Variable(1.0)
@@ -60,7 +61,7 @@ class ExponentialMovingAverage:
 
     @property
     def name(self) -> str:
-        """The last part of the averages' names.
+        """The last part of the names of the averages.
 
         >>> ExponentialMovingAverage(0.9).name
         'ExponentialMovingAverage'
@@ -68,17 +69,17 @@ class ExponentialMovingAverage:
         return self._name
 
     def apply(self, var_list: Sequence[Variable]) -> None:
-        """Makes the averages of variables that have none, and moves them all.
+        """Updates the averages of variables, and creates those that do not exist yet.
 
-        In replica context all replicas must call it; the averages move once. The
-        average of a variable with ON_READ synchronization moves toward the mean of its
-        copies there.
+        In replica context, all replicas must call it; the averages are updated once. If
+        a variable has ON_READ synchronization, its average moves toward the mean of its
+        copies.
 
         Args:
-            var_list: variables of floats.
+            var_list: variables with a floating-point dtype.
 
         Raises:
-            TypeError: something in the list is no variable, or one of other types.
+            TypeError: an item in the list is not a variable, or has another dtype.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -99,7 +100,7 @@ class ExponentialMovingAverage:
             self._move(given)
 
     def average(self, var: Variable) -> Variable | None:
-        """Returns the variable with the average of `var`; None if it has none.
+        """Returns the variable with the average of `var`, or None.
 
         >>> import unisono
         >>> ExponentialMovingAverage(0.9).average(unisono.Variable(1.0)) is None
@@ -109,7 +110,7 @@ class ExponentialMovingAverage:
         return None if found is None else found[1]
 
     def average_name(self, var: Variable) -> str:
-        """Returns the name that the average of `var` has, or will have.
+        """Returns the name of the average of `var`, even if it does not exist yet.
 
         >>> import unisono
         >>> ExponentialMovingAverage(0.9).average_name(unisono.Variable(1.0, name="w"))

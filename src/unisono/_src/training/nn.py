@@ -54,24 +54,24 @@ def compute_average_loss(
 ) -> jax.Array:
     """Returns the sum of the losses divided by the global batch size.
 
-    Summed over replicas this is the mean over all examples, also when replicas have
-    different numbers of them.
+    The sum of the results over all replicas is the mean over all examples, even if
+    replicas have different numbers of examples.
 
     Args:
         per_example_loss: one loss per example, or more along further axes.
-        sample_weight: the weights of the examples. Weights with one axis more than the
-            losses lose their last one, which must have length 1; weights with one axis
-            less get one. The rest is broadcast.
-        global_batch_size: the number of examples over all replicas; default this
-            replica's number times the number of replicas. 0 gives 0. A compiled step
-            cannot tell that an argument is negative.
+        sample_weight: the weights of the examples. If they have one axis more than the
+            losses, the last axis must have length 1 and is removed; if they have one
+            axis less, an axis is added at the end. Then they are broadcast.
+        global_batch_size: the number of examples on all replicas; by default the number
+            on this replica times the number of replicas. If it is 0, the result is 0. A
+            compiled step cannot check that an argument is not negative.
 
     Raises:
         ValueError: the losses have no axis, or `global_batch_size` is not a scalar.
         TypeError: `global_batch_size` is not an integer.
         InvalidArgumentError: `global_batch_size` is negative, or the weights do not fit
-            the losses. It is a `ValueError`.
-        RuntimeError: called across replicas without `global_batch_size`.
+            the losses. This error is also a `ValueError`.
+        RuntimeError: called in cross-replica context without `global_batch_size`.
 
     >>> float(compute_average_loss([1.0, 2.0, 3.0], global_batch_size=6))
     1.0
@@ -159,8 +159,8 @@ def scale_regularization_loss(
 ) -> jax.Array:
     """Returns the sum of the losses divided by the number of replicas.
 
-    Every replica adds the same regularization; summed over replicas it must count
-    once.
+    Every replica adds the same regularization. After summing over the replicas, it
+    counts once.
 
     Args:
         regularization_loss: one or more losses.

@@ -76,25 +76,25 @@ def find_owners(
 
 
 class Optimizer:
-    """Updates variables by an Optax gradient transformation.
+    """Updates variables with an Optax gradient transformation.
 
-    In replica context `apply_gradients` sums the gradients over the replicas, once,
-    and then updates every copy alike; so a loss divided by the global batch size
-    gives the same weights on any number of replicas.
+    In replica context, `apply_gradients` sums the gradients over the replicas once, and
+    then updates every copy in the same way. If you divide the loss by the global batch
+    size, you get the same weights on any number of replicas.
 
     Args:
         tx: an `optax.GradientTransformation`.
-        variables: the variables to update. The optimizer makes its state at once, in
-            the current scope, on the devices of the variables.
-        accumulate_steps: the number of calls whose gradients are added up locally; the
-            last of them reduces and applies the sum.
-        name: the prefix of the names of the state.
+        variables: the variables to update. The optimizer creates its state immediately,
+            in the current scope, on the devices of the variables.
+        accumulate_steps: the number of calls whose gradients are accumulated on each
+            replica; the last of them reduces and applies the sum.
+        name: the prefix of the names of the optimizer's variables.
 
     Attributes:
         iterations: a variable that counts the updates.
 
     Raises:
-        TypeError: `variables` holds something else.
+        TypeError: `variables` contains something that is not a variable.
         ValueError: `accumulate_steps` is less than 1.
 
     >>> import optax, unisono
@@ -231,7 +231,7 @@ class Optimizer:
 
     @property
     def variables(self) -> list[Variable]:
-        """The variables of the optimizer's own state: iterations, then slots.
+        """The variables of the optimizer's state: first `iterations`, then the slots.
 
         >>> import optax, unisono
         >>> weight = unisono.Variable([1.0, 2.0])
@@ -255,9 +255,9 @@ class Optimizer:
 
     @property
     def slots(self) -> Any:
-        """Optax's state, with an object in place of each array.
+        """The state of Optax, with an object in place of each array.
 
-        Its attribute `variable` is the variable that holds the array.
+        The attribute `variable` of such an object is the variable that holds the array.
 
         >>> import optax, unisono
         >>> weight = unisono.Variable(1.0)
@@ -274,18 +274,19 @@ class Optimizer:
     ) -> None:
         """Updates the variables.
 
-        In replica context it sums the gradients over the replicas first.
+        In replica context, it sums the gradients over the replicas first.
 
         Args:
             grads_and_vars: pairs of a gradient, `IndexedSlices` or None, and its
-                variable. A variable without a gradient on any replica, and its slots,
-                stay as they are. If a variable occurs several times, its gradients are
-                added up, and it is updated once; Keras makes an update of each, which
-                for plain gradient descent is the same.
+                variable. If no replica has a gradient for a variable, the variable and
+                its slots do not change. If a variable occurs several times, its
+                gradients are added, and it is updated once. Keras updates it once per
+                gradient, which gives the same result for plain gradient descent.
 
         Raises:
-            ValueError: the optimizer was not made for one of the variables, a gradient
-                has another shape than its variable, or there is no gradient at all.
+            ValueError: the optimizer was not created for one of the variables, a
+                gradient and its variable have different shapes, or all gradients are
+                None.
 
         >>> import optax, unisono
         >>> weight, bias = unisono.Variable(1.0), unisono.Variable(1.0)
@@ -316,16 +317,16 @@ class Optimizer:
         grads: Sequence[Gradient | None],
         trainable_variables: Sequence[Variable] | None = None,
     ) -> None:
-        """Updates the variables by gradients in their order; see `apply_gradients`.
+        """Updates the variables with a list of gradients; see `apply_gradients`.
 
         Args:
             grads: a gradient, `IndexedSlices` or None for each variable.
-            trainable_variables: the variables of the gradients; default those that the
-                optimizer was made for.
+            trainable_variables: the variables of the gradients; by default those that
+                the optimizer was created for.
 
         Raises:
-            ValueError: there are more or fewer gradients than variables, or
-                `apply_gradients` refuses them.
+            ValueError: the numbers of gradients and variables differ, or
+                `apply_gradients` raises it.
 
         >>> import optax, unisono
         >>> weight = unisono.Variable([1.0, 2.0])
@@ -345,20 +346,21 @@ class Optimizer:
         name: str | None = None,
         tape: GradientTape | None = None,
     ) -> None:
-        """Updates variables by the gradients of a loss; see `apply_gradients`.
+        """Updates variables with the gradients of a loss; see `apply_gradients`.
 
         Args:
             loss: an array that was computed in the block of `tape`, or a function
                 without arguments that computes one.
             var_list: the variables, or a function without arguments that returns them.
-            grad_loss: the gradient to begin with; the default is one.
-            name: for TensorFlow's signature; it has no effect.
-            tape: the tape that has recorded the loss. It may be left out for a
+            grad_loss: the gradient of the loss itself, with which backpropagation
+                starts; 1 by default.
+            name: accepted for compatibility with TensorFlow and ignored.
+            tape: the tape that has recorded the loss. Not needed if `loss` is a
                 function.
 
         Raises:
-            ValueError: `loss` is an array, and there is no tape; or `apply_gradients`
-                refuses the gradients.
+            ValueError: `loss` is an array and `tape` is missing; or `apply_gradients`
+                raises it.
 
         >>> import optax, unisono
         >>> weight = unisono.Variable(3.0)

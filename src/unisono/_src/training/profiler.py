@@ -14,14 +14,14 @@ from unisono._src.foundation import errors
 
 @dataclasses.dataclass(frozen=True)
 class ProfilerOptions:
-    """Settings of a profile.
+    """Settings for a profile.
 
     Args:
-        host_tracer_level: 0 records nothing of the host, 1 the blocks that the program
-            marks with `Trace`, 2 and 3 more.
-        python_tracer_level: 1 records every call of Python, which is slow; 0 does not.
-        device_tracer_level: accepted; devices are always recorded.
-        delay_ms: accepted; recording starts at once.
+        host_tracer_level: 0 records nothing on the host, 1 the blocks that the program
+            marks with `Trace`, 2 and 3 record more.
+        python_tracer_level: 1 records every Python call, which is slow; 0 does not.
+        device_tracer_level: accepted and ignored; devices are always recorded.
+        delay_ms: accepted and ignored; recording starts immediately.
 
     >>> ProfilerOptions(python_tracer_level=1).host_tracer_level
     2
@@ -48,10 +48,10 @@ def start(
 
     Args:
         logdir: the directory that `stop` writes to, below ``plugins/profile/<time>``.
-        options: what to record; default a `ProfilerOptions`.
+        options: what to record; by default ``ProfilerOptions()``.
 
     Raises:
-        FailedPreconditionError: a profile is being recorded already.
+        FailedPreconditionError: a profile is already being recorded.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -74,7 +74,7 @@ def stop(save: bool = True) -> None:
     """Stops recording and writes the profile to the directory given to `start`.
 
     Args:
-        save: accepted; the profile is always written.
+        save: accepted and ignored; the profile is always written.
 
     Raises:
         FailedPreconditionError: no profile is being recorded.
@@ -99,7 +99,7 @@ class Profile:
 
     Args:
         logdir: the directory to write to, as for `start`.
-        options: what to record; default a `ProfilerOptions`.
+        options: what to record; by default ``ProfilerOptions()``.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -127,8 +127,8 @@ class Trace:
 
     Args:
         name: the name.
-        **kwargs: numbers and texts to show with it. With ``step_num=n, _r=1`` the block
-            is a step of training, and profiles are cut into such steps.
+        **kwargs: numbers and strings to show with it. With ``step_num=n, _r=1`` the
+            block is a training step; profiles are divided into such steps.
 
     >>> with Trace("train", step_num=1, _r=1):
     ...     total = jax.numpy.ones(3).sum()

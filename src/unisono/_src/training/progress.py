@@ -33,13 +33,14 @@ class StepTimes:
 
     Attributes:
         steps: the number of steps.
-        total: the time from asking for the first batch to the end of the last step.
-        first: the time of the first step, which compiles.
-        input: the time that a step waits for the next batch.
-        dispatch: the time of a step from the batch to `show`: Python, and starting the
-            program.
+        total: the time from the request for the first batch to the end of the last
+            step.
+        first: the time of the first step, including compilation.
+        input: the time that a step waits for its batch.
+        dispatch: the time of a step from getting the batch to `show`: running Python
+            and starting the program.
         compute: the time of a step from `show` until its values are computed, while the
-            device does nothing else; None if `show` was given no arrays.
+            device does nothing else; None if no arrays were passed to `show`.
         samples: the number of measured steps; `input`, `dispatch` and `compute` are
             means over them.
 
@@ -74,21 +75,22 @@ def _format_seconds(seconds: float) -> str:
 
 
 class Progress(Generic[_Item]):
-    """Iterates over a dataset and shows how far it is, on the first worker.
+    """Iterates over a dataset and shows the progress, on the first worker.
 
-    A terminal shows a bar; elsewhere a line is printed every few seconds, and one at
-    the end. Every `sample_seconds` one step is measured: the loop waits before it until
-    the device is idle, and after it until the values given to `show` are computed. All
-    other steps run as they would without this class.
+    In a terminal it shows a bar; elsewhere it prints a line every few seconds, and one
+    at the end. Every `sample_seconds` one step is measured: the loop waits before it
+    until the device is idle, and after it until the values given to `show` are
+    computed. It also waits for the first and the last step. All other steps run as they
+    would without this class.
 
     Args:
-        iterable: a dataset, distributed or not, or any other iterable. Each `for` over
-            the progress is a loop over it, with a bar of its own.
-        total: the number of steps; default the size of the dataset, if it is known.
+        iterable: a dataset, distributed or not, or any other iterable. Each `for` loop
+            over the object is a loop over it, with a new bar.
+        total: the number of steps; by default the size of the dataset, if it is known.
         description: the text before the bar.
         sample_seconds: the time between two steps that are measured.
-        line_seconds: the time between two lines where there is no terminal.
-        console: a `rich.console.Console`; default one for standard error.
+        line_seconds: the time between two lines, if there is no terminal.
+        console: a `rich.console.Console`; by default one for standard error.
 
     Raises:
         ValueError: `sample_seconds` or `line_seconds` is not positive.
@@ -128,7 +130,7 @@ class Progress(Generic[_Item]):
 
     @property
     def times(self) -> StepTimes:
-        """The time that the parts of the loop took that runs, or ran last.
+        """The times of the current loop, or of the last one.
 
         >>> progress = Progress([1, 2])
         >>> for x in progress:
@@ -139,12 +141,12 @@ class Progress(Generic[_Item]):
         return self._meter.times()
 
     def show(self, **values: object) -> None:
-        """Sets the numbers to show; call it once in an iteration, after the step.
+        """Sets the numbers to show; call it once per iteration, after the step.
 
         Args:
             **values: numbers, arrays with one element, variables or metrics. They are
-                read only at the steps that are measured, so that other steps do not
-                wait for the device.
+                read only at the steps that are measured, and at the first and the last
+                step, so that other steps do not wait for the device.
 
         >>> import io, rich.console
         >>> text = rich.console.Console(file=io.StringIO())

@@ -26,7 +26,7 @@ from unisono._src.values import jax_traces
 
 
 class Algorithm(enum.Enum):
-    """The algorithms of random numbers, by TensorFlow's numbers.
+    """Algorithms for random numbers; the values are those of TensorFlow.
 
     >>> Algorithm.PHILOX.value
     1
@@ -45,14 +45,14 @@ _MASK = (1 << 64) - 1
 
 
 def create_rng_state(seed: Seed, alg: str | int | Algorithm) -> np.ndarray:
-    """Returns the state of a generator for a seed, as int64.
+    """Returns the state of a generator for a seed, as an int64 array.
 
     Args:
         seed: an integer of any size, or a list of integers.
         alg: an `Algorithm`, its name or its number.
 
     Raises:
-        ValueError: there is no such algorithm.
+        ValueError: the algorithm is unknown.
 
     >>> create_rng_state(1234, "philox").tolist()
     [1234, 0, 0]
@@ -87,21 +87,23 @@ def _number_of(alg: object) -> int:
 
 @final
 class Generator:
-    """Draws random numbers, the same as TensorFlow's for the same seed.
+    """Draws random numbers, which for the same seed are the same as in TensorFlow.
 
-    A generator that is made in a strategy's scope gives each replica numbers of its
-    own. Its state is a variable: compiled steps change it, and checkpoints save it.
+    If you create a generator in a strategy's scope, each replica gets different
+    numbers. The state of a generator is a variable: compiled steps change it, and
+    checkpoints save it.
 
     Args:
         copy_from: a generator whose state and algorithm the new one gets.
-        state: three int64 numbers, the counter (two) and the key; or a variable, which
-            the generator then uses.
+        state: three int64 numbers: two for the counter and one for the key; or a
+            variable, which the generator then uses.
         alg: an `Algorithm`, its name or its number.
 
     Raises:
-        AssertionError: neither `copy_from` nor both of the others are given.
+        AssertionError: the arguments are neither `copy_from` alone nor `state` and
+            `alg`.
         NotImplementedError: the algorithm is ThreeFry.
-        ValueError: there is no such algorithm, or the state has another size.
+        ValueError: the algorithm is unknown, or the state has the wrong size.
 
     >>> generator = Generator.from_seed(1234)
     >>> generator.uniform([3], 0, 10, dtype=np.int32).tolist()
@@ -142,7 +144,7 @@ class Generator:
 
     @classmethod
     def from_state(cls, state: State, alg: str | int | Algorithm) -> Generator:
-        """Returns a generator with a state; see the class.
+        """Returns a generator with the given state; see the class.
 
         >>> Generator.from_state([1, 2, 3], alg="philox").key.numpy()
         np.int64(3)
@@ -169,7 +171,7 @@ class Generator:
     def from_non_deterministic_state(
         cls, alg: str | int | Algorithm | None = None
     ) -> Generator:
-        """Returns a generator whose numbers are others in every run.
+        """Returns a generator that draws different numbers in every run.
 
         Args:
             alg: an `Algorithm`, its name or its number; Philox by default.
@@ -185,15 +187,15 @@ class Generator:
     def from_key_counter(
         cls, key: int, counter: Sequence[int], alg: str | int | Algorithm
     ) -> Generator:
-        """Returns a generator with a key and a counter.
+        """Returns a generator with the given key and counter.
 
         Args:
-            key: an integer of 64 bits.
-            counter: two integers of 64 bits, the low one first.
+            key: a 64-bit integer.
+            counter: two 64-bit integers, the low one first.
             alg: an `Algorithm`, its name or its number.
 
         Raises:
-            ValueError: the key or the counter has another shape.
+            ValueError: the key or the counter has the wrong shape.
 
         >>> Generator.from_key_counter(3, [1, 2], "philox").key.numpy()
         np.int64(3)
@@ -202,9 +204,10 @@ class Generator:
 
     @property
     def state(self) -> Variable:
-        """The state: the two parts of the counter, and the key, as int64.
+        """The state: the two parts of the counter, and the key, as int64 numbers.
 
-        Where JAX has no 64-bit types it has six uint32: the low half of each first.
+        Without JAX's 64-bit types, it is six uint32 numbers, the low half of each
+        number first.
 
         >>> Generator.from_seed(5).state.numpy().tolist()
         [5, 0, 0, 0, 0, 0]
@@ -213,7 +216,7 @@ class Generator:
 
     @property
     def key(self) -> host_numbers.HostInt64 | jax.Array:
-        """The key: an int64, or in a program without 64-bit types its two halves.
+        """The key as an int64, or its two halves in programs without 64-bit types.
 
         >>> Generator.from_seed([1, 2, 3]).key.numpy()
         np.int64(3)
@@ -240,7 +243,7 @@ class Generator:
         return {"_state_var": self._state_var}
 
     def reset(self, state: State) -> None:
-        """Sets the state; see the class.
+        """Sets the state, in the form that the class describes.
 
         >>> generator = Generator.from_seed(1)
         >>> generator.reset([1, 2, 3])
@@ -250,7 +253,7 @@ class Generator:
         self._state_var.assign(_as_state(state))
 
     def reset_from_seed(self, seed: Seed) -> None:
-        """Sets the state to that of a seed.
+        """Sets the state to the one for a seed.
 
         >>> generator = Generator.from_seed(1)
         >>> first = float(generator.normal([]))
@@ -271,13 +274,13 @@ class Generator:
         self.reset(_join(key, counter))
 
     def skip(self, delta: int) -> jax.Array:
-        """Moves on as if `delta` numbers were drawn.
+        """Changes the state as if `delta` numbers had been drawn.
 
         Args:
-            delta: how many numbers.
+            delta: the number of random numbers to skip.
 
         Returns:
-            The state before that.
+            The state before the change.
 
         >>> one, other = Generator.from_seed(1), Generator.from_seed(1)
         >>> _ = one.skip(3), other.normal([3])
@@ -322,17 +325,17 @@ class Generator:
         dtype: DTypeLike = jnp.float32,
         name: str | None = None,
     ) -> jax.Array:
-        """Returns numbers of a normal distribution.
+        """Returns random numbers from a normal distribution.
 
         Args:
             shape: the shape of the result.
             mean: the mean.
             stddev: the standard deviation.
-            dtype: a type of floats.
-            name: accepted for TensorFlow's sake.
+            dtype: a floating-point dtype.
+            name: accepted for compatibility with TensorFlow and ignored.
 
         Raises:
-            TypeError: `dtype` is no type of floats.
+            TypeError: `dtype` is not a floating-point dtype.
 
         >>> Generator.from_seed(1234).normal([2]).round(3).tolist()
         [0.936..., 1.085...]
@@ -349,17 +352,17 @@ class Generator:
         dtype: DTypeLike = jnp.float32,
         name: str | None = None,
     ) -> jax.Array:
-        """Returns numbers of a normal distribution, within two standard deviations.
+        """Returns normally distributed numbers within two standard deviations.
 
         Args:
             shape: the shape of the result.
             mean: the mean.
-            stddev: the standard deviation, before numbers are dropped.
-            dtype: a type of floats.
-            name: accepted for TensorFlow's sake.
+            stddev: the standard deviation of the distribution before truncation.
+            dtype: a floating-point dtype.
+            name: accepted for compatibility with TensorFlow and ignored.
 
         Raises:
-            TypeError: `dtype` is no type of floats.
+            TypeError: `dtype` is not a floating-point dtype.
 
         >>> bool(abs(Generator.from_seed(1).truncated_normal([1000])).max() < 2)
         True
@@ -376,18 +379,19 @@ class Generator:
         dtype: DTypeLike = jnp.float32,
         name: str | None = None,
     ) -> jax.Array:
-        """Returns numbers that are equally likely in a range.
+        """Returns random numbers from a uniform distribution.
 
         Args:
             shape: the shape of the result.
-            minval: the lowest number; None, as `maxval`, for all integers of a type.
-            maxval: the end of the range; 1 by default for floats.
-            dtype: a type of floats, or of integers of 32 or 64 bits.
-            name: accepted for TensorFlow's sake.
+            minval: the lower end of the range, inclusive. For integers, if this and
+                `maxval` are None, the range is all integers of `dtype`.
+            maxval: the upper end of the range, exclusive; 1 by default for floats.
+            dtype: a floating-point dtype, or a 32-bit or 64-bit integer dtype.
+            name: accepted for compatibility with TensorFlow and ignored.
 
         Raises:
-            InvalidArgumentError: `minval` is not below `maxval`, for integers.
-            TypeError: `dtype` is another type.
+            InvalidArgumentError: `minval` is not less than `maxval`, for integers.
+            TypeError: `dtype` is not one of these dtypes.
             ValueError: only one end of a range of integers is given.
 
         >>> Generator.from_seed(1).uniform([4], 1, 7, dtype=np.int32).tolist()
@@ -417,16 +421,16 @@ class Generator:
         dtype: DTypeLike | None = None,
         name: str | None = None,
     ) -> jax.Array:
-        """Returns integers of the whole range of a type.
+        """Returns random integers from the whole range of a dtype.
 
         Args:
             shape: the shape of the result.
-            dtype: a type of integers of 32 or 64 bits; by default uint64, or uint32
-                where JAX has no 64-bit types.
-            name: accepted for TensorFlow's sake.
+            dtype: a 32-bit or 64-bit integer dtype; by default uint64, or uint32
+                without JAX's 64-bit types.
+            name: accepted for compatibility with TensorFlow and ignored.
 
         Raises:
-            TypeError: `dtype` is another type.
+            TypeError: `dtype` is not one of these dtypes.
 
         >>> Generator.from_seed(1).uniform_full_int([2], np.uint32).dtype
         dtype('uint32')
@@ -441,10 +445,10 @@ class Generator:
         return philox.words(self._take((count,)), (count,), 2)
 
     def make_seeds(self, count: int = 1) -> jax.Array:
-        """Returns pairs of seeds, as int64 of shape (2, count).
+        """Returns pairs of seeds, as an int64 array of shape (2, count).
 
-        Where JAX has no 64-bit types they are int32, the halves of TensorFlow's seeds;
-        not so in functions of datasets, where NumPy has them.
+        Without JAX's 64-bit types, the seeds are int32, the halves of TensorFlow's
+        seeds. In functions of datasets, which use NumPy, they are always int64.
 
         >>> Generator.from_seed(1).make_seeds(3).shape
         (2, 3)
@@ -461,7 +465,7 @@ class Generator:
         return jax.lax.bitcast_convert_type(keys.T, jnp.int32)
 
     def split(self, count: int = 1) -> list[Generator]:
-        """Returns generators whose numbers are independent of this one's.
+        """Returns generators that are independent of this one.
 
         >>> a, b = Generator.from_seed(1).split(2)
         >>> float(a.normal([])) == float(b.normal([]))
@@ -579,7 +583,7 @@ _global_lock = threading.Lock()
 
 
 def get_global_generator() -> Generator:
-    """Returns the generator of the process, which is made on first use.
+    """Returns the global generator, which is created on first use.
 
     >>> get_global_generator() is get_global_generator()
     True
@@ -595,14 +599,14 @@ def get_global_generator() -> Generator:
 
 
 def set_global_generator(generator: Generator) -> None:
-    """Makes a generator the one of the process.
+    """Sets the global generator.
 
     Args:
-        generator: the new generator. A compiled function keeps the one that it was
-            traced with, as in TensorFlow.
+        generator: the new generator. As in TensorFlow, a compiled function keeps the
+            generator with which it was traced.
 
     Raises:
-        TypeError: it is no `Generator`.
+        TypeError: `generator` is not a `Generator`.
 
     >>> set_global_generator(Generator.from_seed(3))
     >>> get_global_generator().state.numpy()[0]

@@ -53,7 +53,7 @@ _current = _ThreadSettings()
 
 
 class SummaryWriter:
-    """Writes summaries to a file; `create_file_writer` makes one.
+    """Writes summaries to a file; `create_file_writer` creates one.
 
     Args:
         target: the file; None writes nothing.
@@ -74,10 +74,10 @@ class SummaryWriter:
 
     @contextlib.contextmanager
     def as_default(self, step: Step | None = None) -> Iterator[SummaryWriter]:
-        """Makes this the default writer of the thread for a block, then flushes.
+        """Makes this the default writer of the thread for a block, then flushes it.
 
         Args:
-            step: the default step in the block; None leaves it as it is.
+            step: the default step in the block; None does not change it.
 
         >>> with create_noop_writer().as_default(step=7):
         ...     get_step()
@@ -98,7 +98,7 @@ class SummaryWriter:
         """Makes this the default writer of the thread from now on.
 
         Args:
-            step: the new default step; None leaves it as it is.
+            step: the new default step; None does not change it.
 
         >>> writer = create_noop_writer()
         >>> writer.set_as_default(step=3)
@@ -115,12 +115,13 @@ class SummaryWriter:
         """Writes a number.
 
         Args:
-            name: the curve that it belongs to.
+            name: the name of the curve to which the number belongs.
             value: the number.
-            step: the point on the curve.
+            step: the step of the number on the curve.
 
         Returns:
-            Whether it was written: the writer is open, and has a file.
+            Whether the number was written. It is not if the writer is closed or has no
+            file.
 
         >>> create_noop_writer().write_scalar("loss", 0.5, step=1)
         False
@@ -134,16 +135,16 @@ class SummaryWriter:
     def write_tensor(
         self, name: str, tensor: bytes, metadata: bytes, step: int
     ) -> bool:
-        """Writes an array, such as images or texts.
+        """Writes an array, for example images or text.
 
         Args:
-            name: the summary that it belongs to.
-            tensor: a ``TensorProto`` as bytes, which `io.serialize_tensor` makes.
-            metadata: a ``SummaryMetadata`` as bytes; it names the plugin that shows it.
-            step: the point of training.
+            name: the name of the summary to which the array belongs.
+            tensor: a ``TensorProto`` as bytes, as `io.serialize_tensor` returns it.
+            metadata: a ``SummaryMetadata`` as bytes; it names the TensorBoard plugin.
+            step: the training step.
 
         Returns:
-            Whether it was written, as by `write_scalar`.
+            Whether the array was written, as for `write_scalar`.
 
         >>> create_noop_writer().write_tensor("images", b"", b"", step=1)
         False
@@ -156,7 +157,7 @@ class SummaryWriter:
         return True
 
     def flush(self) -> None:
-        """Writes the waiting summaries to the file.
+        """Writes the buffered summaries to the file.
 
         >>> import pathlib, tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -174,7 +175,7 @@ class SummaryWriter:
             self._target.flush()
 
     def close(self) -> None:
-        """Writes the waiting summaries and closes the file; later ones are dropped.
+        """Writes the buffered summaries and closes the file; drops later ones.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -200,19 +201,20 @@ def create_file_writer(
     *,
     every_worker: bool = False,
 ) -> SummaryWriter:
-    """Makes a writer of a new file in a directory; on the first worker only.
+    """Creates a writer to a new file in a directory, on the first worker only.
 
     Args:
-        logdir: the directory, which is made if it does not exist.
-        max_queue: the number of summaries that may wait to be written; default 10.
-        flush_millis: the milliseconds that they may wait; default two minutes.
+        logdir: the directory, which is created if it does not exist.
+        max_queue: the number of summaries that are buffered at most; by default 10.
+        flush_millis: how many milliseconds they are buffered at most; by default two
+            minutes.
         filename_suffix: the end of the file's name.
-        name: accepted, no effect.
-        every_worker: whether the other workers write too; give each a directory of
-            its own then.
+        name: accepted and ignored.
+        every_worker: whether all workers write. If so, use a different directory on
+            each of them.
 
     Returns:
-        A `SummaryWriter`; on other workers one that writes nothing.
+        A `SummaryWriter`. On other workers it writes nothing.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -233,7 +235,7 @@ def create_file_writer(
 
 
 def create_noop_writer() -> SummaryWriter:
-    """Makes a writer that writes nothing.
+    """Creates a writer that writes nothing.
 
     >>> with create_noop_writer().as_default(step=1):
     ...     scalar("loss", 0.5)
@@ -245,26 +247,27 @@ def create_noop_writer() -> SummaryWriter:
 def scalar(
     name: str, data: object, step: Step | None = None, description: str | None = None
 ) -> bool:
-    """Writes a number to this thread's default writer, after waiting for it.
+    """Waits for a number and writes it with this thread's default writer.
 
-    In a compiled function it is written each time the function runs, by the writer that
-    was the default when the function was traced; each call then waits until it has run.
-    Inside `Strategy.run` only the first replica of a worker writes; reduce the value
-    first to write that of all replicas.
+    In a compiled function, the number is written each time the function runs, by the
+    writer that was the default when the function was traced. Each call then waits until
+    the function has run. Inside `Strategy.run`, only the first replica of a worker
+    writes; to write the value of all replicas, reduce it first.
 
     Args:
-        name: the curve that it belongs to; name scopes are put before it.
+        name: the name of the curve, to which the current name scopes are prepended.
         data: a number, an array with one element, a variable, a metric, or a function
             without arguments that returns one of them.
-        step: the point on the curve; default that of `set_step` or `as_default`.
-        description: accepted, no effect.
+        step: the step of the number on the curve; by default the step of `set_step` or
+            `as_default`.
+        description: accepted and ignored.
 
     Returns:
-        Whether it was written: see `should_record_summaries`. In a compiled function,
-        whether it may be.
+        Whether the number was written; see `should_record_summaries`. In a compiled
+        function, whether it can be written.
 
     Raises:
-        ValueError: there is no step, or `data` is not one number.
+        ValueError: no step is set, or `data` is not a single number.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -414,8 +417,9 @@ def _read(x: object) -> np.ndarray | jax.Array:
 def should_record_summaries() -> _Condition:
     """Whether this thread writes summaries: it has a writer, and recording is on.
 
-    Inside `Strategy.run` only the first replica of a worker does, as in TensorFlow. In
-    a compiled function the answer is an array if the function computes the condition.
+    Inside `Strategy.run`, only the first replica of a worker writes, as in TensorFlow.
+    In a compiled function, the result is an array if the function computes the
+    condition.
 
     >>> with create_noop_writer().as_default():
     ...     should_record_summaries()
@@ -449,8 +453,8 @@ def record_if(condition: _Condition | Callable[[], _Condition]) -> Iterator[None
     """Writes the summaries of a block only if a condition holds.
 
     Args:
-        condition: a bool or an array of one, or a function without arguments that
-            returns one of them. A compiled function may compute it.
+        condition: a bool or a boolean array with one element, or a function without
+            arguments that returns one of them. A compiled function can compute it.
 
     >>> with create_noop_writer().as_default(step=5):
     ...     with record_if(lambda: get_step() % 10 == 0):
@@ -465,10 +469,10 @@ def record_if(condition: _Condition | Callable[[], _Condition]) -> Iterator[None
 
 
 def flush(writer: SummaryWriter | None = None) -> None:
-    """Writes the waiting summaries of a writer to its file.
+    """Writes the buffered summaries of a writer to its file.
 
     Args:
-        writer: the writer; default that of this thread, if it has one.
+        writer: the writer; by default the default writer of this thread, if any.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -26,7 +26,7 @@ from unisono._src.values.array_operators import (
 
 
 class DistributedValues(ProcessBound):
-    """Base class of everything that has one value on each replica.
+    """Base class of all types that have one value on each replica.
 
     >>> import unisono
     >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -51,19 +51,19 @@ class DistributedValues(ProcessBound):
 
 
 class PerReplica(StandsForArray, DistributedValues):
-    """One value per replica; the values may differ, in shape too.
+    """One value per replica; the values may differ, also in shape.
 
-    `Strategy.run` gives each replica its own value of an argument of this type, and
-    returns this type if the results of the replicas are different objects.
+    If an argument of `Strategy.run` has this type, each replica gets its own value.
+    `run` returns this type if the replicas return different objects.
 
-    The values are kept in one of three forms and converted on demand: *parts*, a tuple;
-    *stacked*, arrays with a leading replica axis, which compiled code takes and
+    The values are stored in one of three forms and converted on demand: *parts*, a
+    tuple; *stacked*, arrays with a leading replica axis, which compiled code takes and
     returns; *local*, the replica's own value inside a program that is traced once for
     all replicas.
 
     Args:
         values: one per replica of this process, in replica order.
-        topology: the replicas; None if there are as many as values.
+        topology: the replicas; None for one replica per value.
 
     >>> import unisono
     >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -86,7 +86,7 @@ class PerReplica(StandsForArray, DistributedValues):
     def from_stacked(
         cls, stacked: object, count: int, topology: Topology | None = None
     ) -> PerReplica:
-        """Returns values kept as arrays with a leading replica axis.
+        """Returns values that are stored as arrays with a leading replica axis.
 
         Args:
             stacked: a pytree of such arrays.
@@ -100,7 +100,7 @@ class PerReplica(StandsForArray, DistributedValues):
 
     @classmethod
     def from_local(cls, local: object, count: int) -> PerReplica:
-        """Returns values of which an SPMD program sees the replica's own.
+        """Returns values for an SPMD program, which sees only the replica's own value.
 
         Args:
             local: the replica's own value.
@@ -124,8 +124,8 @@ class PerReplica(StandsForArray, DistributedValues):
     def values(self) -> tuple[Any, ...]:
         """The values of this worker's replicas, in replica order.
 
-        Inside a `unisono.function` they may be those of all workers;
-        `Strategy.experimental_local_results` gives this worker's there, too.
+        Inside a `unisono.function` they may be the values of all workers; use
+        `Strategy.experimental_local_results` to get those of this worker.
         """
         if self._parts is None:
             if self._local is not None:
@@ -143,17 +143,17 @@ class PerReplica(StandsForArray, DistributedValues):
 
     @property
     def is_stacked(self) -> bool:
-        """Whether the values are kept as arrays with a row for every replica."""
+        """Whether the values are stored as arrays with a row for every replica."""
         return self._stacked is not None
 
     def holds(self, kind: type) -> bool:
-        """Whether a value is of a kind, such as `IndexedSlices`, in any form."""
+        """Returns whether a value has a type, such as `IndexedSlices`, in any form."""
         held = (self._stacked, self._local, *(self._parts or ()))
         return any(isinstance(x, kind) for x in held)
 
     @property
     def is_traced(self) -> bool:
-        """Whether these are values of a program being traced."""
+        """Whether the values belong to a program that is being traced."""
         held = self._parts if self._stacked is None else self._stacked
         return self._local is not None or jax_tapes.has_tracer(held)
 
@@ -169,7 +169,7 @@ class PerReplica(StandsForArray, DistributedValues):
 
     @property
     def first(self) -> int:
-        """The replica that the first of `values` belongs to."""
+        """The index of the replica of the first of `values`."""
         return self._first if self.values else 0
 
     @property
@@ -197,7 +197,7 @@ class PerReplica(StandsForArray, DistributedValues):
         return self._stacked
 
     def complete(self, topology: Topology) -> PerReplica:
-        """Returns these with the values of all workers, which must all call it."""
+        """Returns the values of all workers; all workers must call it."""
         if len(self.values) == self._count:
             return self
         if self._every is None:
@@ -207,7 +207,7 @@ class PerReplica(StandsForArray, DistributedValues):
         return self._every
 
     def own(self) -> Any:
-        """Returns the value of the replica that calls it.
+        """Returns the value of the calling replica.
 
         Raises:
             ValueError: it is called outside a replica context.
@@ -290,7 +290,7 @@ class Mirrored(ArrayOperators, DistributedValues):
 
     Args:
         values: one per replica of this process, all equal.
-        topology: the replicas; None if there are as many as values.
+        topology: the replicas; None for one replica per value.
 
     >>> import unisono
     >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -309,7 +309,7 @@ class Mirrored(ArrayOperators, DistributedValues):
 
     @classmethod
     def of(cls, whole: object, count: int) -> Mirrored:
-        """Returns a mirrored value that is kept as one array on all replicas.
+        """Returns a mirrored value that is stored as one array on all replicas.
 
         Args:
             whole: a replicated array, or a pytree of them.
@@ -342,7 +342,7 @@ class Mirrored(ArrayOperators, DistributedValues):
 
     @property
     def first(self) -> int:
-        """The replica that the first of `values` belongs to."""
+        """The index of the replica of the first of `values`."""
         return self._first if self.values else 0
 
     def __jax_array__(self) -> jax.Array:
@@ -358,7 +358,7 @@ class Mirrored(ArrayOperators, DistributedValues):
         return take(self.__jax_array__(), key, "the mirrored value")
 
     def numpy(self) -> np.ndarray:
-        """Returns the value as a new NumPy array; a scalar as a NumPy number."""
+        """Returns the value as a new NumPy array, or a NumPy number for a scalar."""
         return unpack_scalar(np.array(self.values[0]))
 
     def _tree_flatten(self) -> tuple[tuple[Any, ...], Any]:

@@ -20,11 +20,11 @@ class IndexedSlices:
 
     Args:
         values: the rows, stacked along the first axis.
-        indices: for each row its position; a position may occur more than once.
+        indices: the position of each row; a position may occur more than once.
         dense_shape: the shape of the larger array, if it is known: integers, or an
-            array of them. An array that a compiled function makes is only known when
-            its program runs; give integers where the function needs `to_dense`.
-        name: part of TensorFlow's signature; nothing here uses it.
+            array of integers. An array that a compiled function computes is known only
+            when its program runs; pass integers if the function calls `to_dense`.
+        name: accepted, no effect.
 
     >>> values = jnp.array([[1.0], [2.0], [4.0]])
     >>> rows = IndexedSlices(values, jnp.array([2, 0, 2]), dense_shape=(3, 1))
@@ -55,7 +55,7 @@ class IndexedSlices:
 
     @property
     def shape(self) -> TensorShape:
-        """The shape of the larger array, of unknown rank if it is not known."""
+        """The shape of the larger array; its rank is unknown if it is not known."""
         if self.dense_shape is None or self._is_traced_shape:
             return TensorShape(None)
         # By NumPy: iterating over an array of JAX's would be traced in a function.
@@ -68,12 +68,12 @@ class IndexedSlices:
     def to_dense(self) -> jax.Array:
         """Returns the larger array, with zeros where there is no row.
 
-        Rows with the same index are added. A position that a program computes and that
-        is not in the array adds nothing.
+        Rows with the same index are added. If a program computes a position that is out
+        of range, its row is ignored.
 
         Raises:
-            InvalidArgumentError: a position is known, and not in the array.
-            ValueError: `dense_shape` is None, or not known yet.
+            InvalidArgumentError: a known position is out of range.
+            ValueError: `dense_shape` is None, or is not known yet.
         """
         if self._is_traced_shape:
             raise ValueError(
@@ -94,8 +94,8 @@ class IndexedSlices:
     def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
         """Returns the arrays as JAX's children, and the dense shape as static data.
 
-        A dense shape that was traced is one more child, and stays one: JAX may have put
-        anything else in its place, such as one row for each replica.
+        A traced dense shape is one more child. It stays a child even if JAX puts
+        something else in its place, such as one row for each replica.
         """
         if self._is_shape_child:
             return (self.values, self.indices, self.dense_shape), None
@@ -106,7 +106,7 @@ class IndexedSlices:
     def tree_unflatten(
         cls, shape: tuple[int, ...] | None, children: Sequence[Any]
     ) -> IndexedSlices:
-        """Returns the slices that `tree_flatten` took apart."""
+        """Rebuilds the slices from the result of `tree_flatten`."""
         values, indices, *traced = children
         made = cls(values, indices, traced[0] if traced else shape)
         made._is_shape_child = bool(traced)

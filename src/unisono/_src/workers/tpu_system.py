@@ -47,15 +47,15 @@ def experimental_connect_to_cluster(
         job_name: the job of this process, for a `ClusterSpec`; a resolver knows it.
         task_index: the index of this process in its job, for a `ClusterSpec`; a
             resolver knows it.
-        protocol: accepted as TensorFlow does, and not used: JAX has one protocol.
-        make_master_device_default: accepted, and not used: a process computes on its
-            own devices.
-        cluster_device_filters: accepted, and not used, for the same reason.
+        protocol: accepted, no effect; JAX has only one protocol.
+        make_master_device_default: accepted, no effect; a process computes on its own
+            devices.
+        cluster_device_filters: accepted, no effect, for the same reason.
 
     Raises:
-        ValueError: the first argument is neither of them, or this process is not one of
-            the cluster.
-        RuntimeError: JAX already runs without the other workers.
+        ValueError: the first argument is something else, or this process is not in the
+            cluster.
+        RuntimeError: JAX is already running without the other workers.
     """
     del protocol, make_master_device_default, cluster_device_filters
     given = cluster_spec_or_resolver
@@ -81,9 +81,9 @@ def initialize_tpu_system(
 ) -> TPUTopology:
     """Connects the workers of a TPU, and returns the grid of all their devices.
 
-    On a TPU, each device stands where the hardware says. Elsewhere the accelerators,
-    or else the CPU devices, form a grid like a TPU's, with two cores to a chip: 8
-    devices are 2×2×1×2, 16 are 2×2×2×2.
+    On a TPU, the hardware determines the place of each device. Elsewhere, the
+    accelerators, or the CPU devices if there are none, form a grid like that of a TPU,
+    with two cores per chip: 8 devices are 2×2×1×2, 16 are 2×2×2×2.
 
     >>> import unisono
     >>> grid = unisono.tpu.experimental.initialize_tpu_system()  # On 8 CPU devices.
@@ -92,7 +92,7 @@ def initialize_tpu_system(
 
     Args:
         cluster_resolver: the resolver that knows the workers; None for this process
-            alone.
+            only.
 
     Returns:
         A `unisono.tpu.experimental.Topology`.
@@ -117,7 +117,7 @@ def shutdown_tpu_system(cluster_resolver: ClusterResolver | None = None) -> None
     8
 
     Args:
-        cluster_resolver: accepted as TensorFlow does, and not used.
+        cluster_resolver: accepted, no effect.
 
     Raises:
         RuntimeError: it is called inside a `unisono.function`.

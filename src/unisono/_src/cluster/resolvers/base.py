@@ -17,11 +17,11 @@ PROGRAM = "set by the program"
 
 
 class ClusterResolver(abc.ABC):
-    """Finds out which processes a job has and which of them this one is.
+    """Finds the processes of a job, and which of them this process is.
 
-    A resolver of your own defines `cluster_spec`. It sets `task_type`, `task_id` and
-    `rpc_layer` where they are known, and redefines `master` where that is not the
-    address of a task.
+    To write your own resolver, define `cluster_spec`. Set `task_type`, `task_id` and
+    `rpc_layer` if they are known. Override `master` if it should return something other
+    than the address of a task.
 
     >>> from unisono.train import ClusterSpec
     >>> class MyResolver(ClusterResolver):
@@ -44,7 +44,7 @@ class ClusterResolver(abc.ABC):
 
     @abc.abstractmethod
     def cluster_spec(self) -> cluster_tasks.ClusterSpec:
-        """Returns the cluster as it is now; each call asks again."""
+        """Returns the current cluster; each call looks it up again."""
 
     def master(
         self,
@@ -52,15 +52,15 @@ class ClusterResolver(abc.ABC):
         task_id: int | None = None,
         rpc_layer: str | None = None,
     ) -> str:
-        """Returns the address of a task, by default this one.
+        """Returns the address of a task, by default of this one.
 
         Args:
-            task_type: the job; this task's own by default.
-            task_id: the index in the job; this task's own by default.
-            rpc_layer: a protocol to put in front, such as ``grpc``.
+            task_type: the job; by default that of this task.
+            task_id: the index in the job; by default that of this task.
+            rpc_layer: a protocol to put in front of the address, such as ``grpc``.
 
         Returns:
-            The address; empty where no task is named and this task is not known.
+            The address; an empty string if you name no task and this task is not known.
 
         Raises:
             ValueError: the cluster has no such task.
@@ -80,13 +80,13 @@ class ClusterResolver(abc.ABC):
     ) -> dict[str, int]:
         """Returns how many accelerators of each kind a task may use.
 
-        They are counted on this machine, without starting JAX. So the result is empty
-        for another task than this one.
+        The accelerators of this machine are counted, without starting JAX. For other
+        tasks than this one the result is therefore empty.
 
         Args:
-            task_type: the job; this task's own by default.
-            task_id: the index in the job; this task's own by default.
-            config_proto: accepted as TensorFlow does, and not used.
+            task_type: the job; by default that of this task.
+            task_id: the index in the job; by default that of this task.
+            config_proto: accepted, no effect.
         """
         del config_proto
         mine = (self.task_type, self.task_id)
@@ -98,9 +98,9 @@ class ClusterResolver(abc.ABC):
 
     @property
     def environment(self) -> str | None:
-        """The environment that the program runs in; empty unless a resolver was told.
+        """The environment of the program; empty unless a resolver was given one.
 
-        TensorFlow's resolvers answer ``""``, or ``"google"`` inside Google.
+        In TensorFlow it is ``""``, or ``"google"`` inside Google.
         """
         return ""
 
@@ -126,7 +126,7 @@ class ClusterResolver(abc.ABC):
 
     @property
     def rpc_layer(self) -> str | None:
-        """The protocol that `master` puts in front of addresses; None for none."""
+        """The protocol that `master` puts in front of addresses, or None."""
         found: str | None = self._answer("rpc_layer")
         return found
 
@@ -139,7 +139,7 @@ class ClusterResolver(abc.ABC):
         return getattr(self, f"_{what}")
 
     def explain(self) -> Explanation:
-        """Prints the findings and the variable that each comes from, and returns them.
+        """Prints and returns what the resolver found, and where it comes from.
 
         >>> import unisono
         >>> cluster = unisono.train.ClusterSpec({"worker": ["a:1", "b:2"]})
@@ -216,13 +216,13 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class Explanation(tables.ShownAsTable):
-    """Lists the findings of a resolver with their sources; `str` gives a table.
+    """The values that a resolver found, with their sources; `str` returns a table.
 
-    `ClusterResolver.explain` makes one.
+    `ClusterResolver.explain` returns one.
 
     Attributes:
-        title: the resolver's name.
-        findings: the findings, in reading order.
+        title: the name of the resolver's class.
+        findings: the values with their sources, in the order of the table.
 
     >>> import unisono
     >>> cluster = unisono.train.ClusterSpec({"worker": ["a:1", "b:2"]})

@@ -86,16 +86,16 @@ class GCEClusterResolver(base.ClusterResolver):
         instance_group: the group's name.
         port: the port of every task.
         task_type: the job of the group's instances.
-        task_id: the index of this instance; each needs its own.
+        task_id: the index of this instance; it must differ between instances.
         rpc_layer: the protocol that `master` puts in front of addresses.
-        credentials: credentials for the API; ``"default"`` are those of the machine.
+        credentials: credentials for the API; ``"default"`` uses those of the machine.
         service: the result of ``googleapiclient.discovery.build("compute", "v1")``, if
-            you make it yourself; then `credentials` are not used.
+            you create it yourself; `credentials` are then not used.
 
     Raises:
         ImportError: `service` is not given, and ``google-api-python-client`` is not
             installed.
-        ValueError: `port` is not a port.
+        ValueError: `port` is not a valid port.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class GCEClusterResolver(base.ClusterResolver):
         )
 
     def cluster_spec(self) -> cluster_tasks.ClusterSpec:
-        """Returns the group's running instances as they are now, sorted by address.
+        """Returns the instances of the group that are running now, sorted by address.
 
         Raises:
             ValueError: the API answers with a malformed address or too many instances.

@@ -25,7 +25,7 @@ class KubernetesExecutableLocation(enum.Enum):
 
 
 class KubernetesClusterResolver(base.ClusterResolver):
-    """Asks Kubernetes for the running pods with given labels.
+    """Asks Kubernetes for the pods with given labels, which must be running.
 
     Kubernetes does not tell a pod which task it is: set `task_type` and `task_id`.
 
@@ -43,14 +43,14 @@ class KubernetesClusterResolver(base.ClusterResolver):
         rpc_layer: the protocol that `master` puts in front of addresses.
         override_client: an object with `list_pod_for_all_namespaces`, such as a
             ``kubernetes.client.CoreV1Api`` with its credentials set. By default the
-            package ``kubernetes`` makes one, as `executable_location` says.
+            package ``kubernetes`` creates one, as `executable_location` says.
         executable_location: whether this program runs in a pod of the cluster.
 
     Raises:
         ImportError: `override_client` is not given, and ``kubernetes`` is not
             installed.
-        ValueError: `executable_location` is no `KubernetesExecutableLocation`, or
-            `tf_server_port` is not a port.
+        ValueError: `executable_location` is not a `KubernetesExecutableLocation`, or
+            `tf_server_port` is not a valid port.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class KubernetesClusterResolver(base.ClusterResolver):
         self._client = override_client or _make_client(executable_location)
 
     def cluster_spec(self) -> cluster_tasks.ClusterSpec:
-        """Returns the pods as they are now, sorted by name within each selector.
+        """Returns the current pods, sorted by name within each selector.
 
         Raises:
             RuntimeError: a pod that matches is not running.
-            ValueError: two tasks have one address, or there are too many pods.
+            ValueError: two tasks have the same address, or there are too many pods.
         """
         cluster = {
             job: [address for label in labels for address in self._addresses(label)]

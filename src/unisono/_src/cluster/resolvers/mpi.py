@@ -29,10 +29,10 @@ def is_in_mpi() -> bool:
 class MPIClusterResolver(base.ClusterResolver):
     """Reads rank and size from MPI; every process is a ``worker``.
 
-    Rank and size come from the variables that ``mpirun`` sets. These do not say which
-    host each rank is on. The hosts come from `hosts`; or they are this machine, where
-    MPI says that all ranks are here; or MPI itself tells them, through `comm` or
-    through mpi4py where that is installed.
+    Rank and size come from the variables that ``mpirun`` sets. They do not say on which
+    host each rank runs. You can pass the hosts as `hosts`. Otherwise, if MPI says that
+    all ranks run on this machine, the resolver uses this machine. If not, it asks MPI
+    for the hosts, through `comm` or through mpi4py, if it is installed.
 
     >>> import os, unittest.mock
     >>> told = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}
@@ -44,14 +44,14 @@ class MPIClusterResolver(base.ClusterResolver):
     Args:
         hosts: the host of each rank, in order.
         port_base: the first port on each host.
-        comm: a communicator of mpi4py's; by default its COMM_WORLD, if it is needed.
+        comm: a communicator of mpi4py; by default its COMM_WORLD, if it is needed.
         rpc_layer: the protocol that `master` puts in front of addresses.
 
     Raises:
         RuntimeError: this process was not started by MPI, or nothing says which hosts
             take part.
         TypeError: `hosts` is not a sequence of names.
-        ValueError: a variable of MPI's is malformed, or `hosts` has another length.
+        ValueError: a variable of MPI is malformed, or `hosts` has the wrong length.
     """
 
     def __init__(

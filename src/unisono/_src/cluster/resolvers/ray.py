@@ -22,12 +22,12 @@ _PAUSE = 0.05
 
 
 class RayClusterResolver(base.ClusterResolver):
-    """Lets the workers of a Ray program find one another; each is a ``worker``.
+    """Lets the workers of a Ray program find each other; each is a ``worker``.
 
-    Make one in every task or actor. Each chooses a free port on its node, leaves its
-    address in Ray's key-value store, and waits until all have seen one another. So an
-    address that an earlier start left there is not taken for a worker's. Inside Ray
-    Train rank and size are known; elsewhere pass them. Nothing is pickled.
+    Create one in every task or actor. Each chooses a free port on its node, writes its
+    address to Ray's key-value store, and waits until all workers have seen each other.
+    An address that an earlier start left in the store is therefore not used. Inside Ray
+    Train, rank and size are known; elsewhere, pass them. Nothing is pickled.
 
     >>> from unittest import mock
     >>> ray = mock.MagicMock()  # Your programs leave `client` out.
@@ -38,17 +38,17 @@ class RayClusterResolver(base.ClusterResolver):
 
     Args:
         task_id: the rank of this worker.
-        num_workers: how many there are.
-        group: a name that these workers share; only needed where one Ray job has
-            several groups at a time.
+        num_workers: how many workers there are.
+        group: a name that these workers share; you only need it if one Ray job has
+            several groups at the same time.
         rpc_layer: the protocol that `master` puts in front of addresses.
-        timeout_seconds: how long to wait for the others.
+        timeout_seconds: how long to wait for the other workers.
         client: the module ``ray``; by default the one that the program has imported.
 
     Raises:
         RuntimeError: Ray is not in use, or nothing says how many workers there are.
-        TimeoutError: a worker did not come; the message says which.
-        ValueError: an argument or an address that a worker left is malformed.
+        TimeoutError: a worker did not appear in time; the message says which.
+        ValueError: an argument, or an address that a worker has written, is malformed.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class RayClusterResolver(base.ClusterResolver):
         self._addresses = _meet(ray, _key(ray, group), rank, size, timeout_seconds)
 
     def cluster_spec(self) -> cluster_tasks.ClusterSpec:
-        """Returns the workers that met when this resolver was made."""
+        """Returns the workers that were found when this resolver was created."""
         return cluster_tasks.ClusterSpec({"worker": self._addresses})
 
     def _sources(self) -> dict[str, str]:

@@ -9,7 +9,7 @@ from unisono._src.cluster.resolvers import base
 
 
 class SimpleClusterResolver(base.ClusterResolver):
-    """Returns the cluster and the task that its constructor was given.
+    """Returns the cluster and the task that you pass to its constructor.
 
     >>> from unisono.train import ClusterSpec
     >>> cluster = ClusterSpec({"worker": ["a:1", "b:2"]})
@@ -19,7 +19,7 @@ class SimpleClusterResolver(base.ClusterResolver):
 
     Args:
         cluster_spec: the cluster.
-        master: the result of `master()` when it is asked for no task.
+        master: the result of `master()` if you name no task.
         task_type: the job of this process.
         task_id: the index of this process in its job.
         environment: the value of `environment`.
@@ -27,7 +27,7 @@ class SimpleClusterResolver(base.ClusterResolver):
         rpc_layer: the protocol to put in front of addresses.
 
     Raises:
-        TypeError: `cluster_spec` is not a `ClusterSpec`, or `master` not a string.
+        TypeError: `cluster_spec` is not a `ClusterSpec`, or `master` is not a string.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class SimpleClusterResolver(base.ClusterResolver):
         self._num_accelerators = num_accelerators
 
     def cluster_spec(self) -> cluster_tasks.ClusterSpec:
-        """Returns the cluster that the constructor was given."""
+        """Returns the cluster that was passed to the constructor."""
         return self._cluster_spec
 
     def master(
@@ -72,7 +72,7 @@ class SimpleClusterResolver(base.ClusterResolver):
 
     @property
     def environment(self) -> str | None:
-        """The environment that the constructor was given."""
+        """The environment that was passed to the constructor."""
         return self._environment
 
     def num_accelerators(
@@ -92,8 +92,9 @@ class SimpleClusterResolver(base.ClusterResolver):
 class UnionClusterResolver(base.ClusterResolver):
     """Joins several resolvers; the first one says which task this process is.
 
-    Jobs of the same name are joined, one list after the other. If one of them is a
-    mapping from indices, all are merged as mappings, and an index may occur only once.
+    If several clusters have a job of the same name, its lists of addresses are
+    concatenated. If one of them is a dictionary from indices, all are merged as
+    dictionaries, and an index may occur only once.
 
     >>> from unisono.train import ClusterSpec
     >>> a = SimpleClusterResolver(ClusterSpec({"worker": ["a:1"]}))
@@ -103,11 +104,11 @@ class UnionClusterResolver(base.ClusterResolver):
 
     Args:
         *args: the resolvers.
-        **kwargs: `task_type`, `task_id` and `rpc_layer` win over the first resolver's.
+        **kwargs: `task_type`, `task_id` and `rpc_layer` replace those of the first one.
 
     Raises:
         TypeError: an argument is not a `ClusterResolver`.
-        ValueError: there is no argument, or an unknown keyword.
+        ValueError: there is no resolver, or a keyword is unknown.
     """
 
     def __init__(self, *args: base.ClusterResolver, **kwargs: Any) -> None:
@@ -133,7 +134,7 @@ class UnionClusterResolver(base.ClusterResolver):
         """Returns the union of the resolvers' clusters.
 
         Raises:
-            KeyError: an index of a job given as a mapping occurs twice.
+            KeyError: an index of a job that is a dictionary occurs twice.
         """
         parts = [r.cluster_spec().as_dict() for r in self._resolvers]
         jobs = dict.fromkeys(job for part in parts for job in part)
@@ -147,7 +148,7 @@ class UnionClusterResolver(base.ClusterResolver):
         task_id: int | None = None,
         rpc_layer: str | None = None,
     ) -> str:
-        """Returns the address of the named task, or else the first resolver's."""
+        """Returns the address of the named task, or else that of the first resolver."""
         if task_type is not None and task_id is not None:
             address = self.cluster_spec().task_address(task_type, task_id)
             return base.add_protocol(address, rpc_layer or self._rpc_layer)
@@ -170,7 +171,7 @@ class UnionClusterResolver(base.ClusterResolver):
         task_id: int | None = None,
         config_proto: object = None,
     ) -> dict[str, int]:
-        """Returns the first resolver's accelerators."""
+        """Returns the number of accelerators that the first resolver reports."""
         return self._resolvers[0].num_accelerators(task_type, task_id, config_proto)
 
     def _sources(self) -> dict[str, str]:

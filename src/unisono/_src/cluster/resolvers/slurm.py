@@ -36,8 +36,8 @@ def is_in_step() -> bool:
 class SlurmClusterResolver(base.ClusterResolver):
     """Reads the job step that ``srun`` started this process in.
 
-    Tasks are numbered node by node in Slurm's order of the nodes, and each has a port
-    of its own on its node. `task_type` and `task_id` are known at once.
+    Tasks are numbered node by node, in Slurm's order of the nodes. Each task has its
+    own port on its node. `task_type` and `task_id` are known immediately.
 
     >>> import os, unittest.mock
     >>> told = {"SLURM_PROCID": "2", "SLURM_STEP_NODELIST": "n[1-2]"}
@@ -48,23 +48,24 @@ class SlurmClusterResolver(base.ClusterResolver):
     (('worker', 2), 'grpc://n1:8889', 'grpc://n2:8888')
 
     Args:
-        jobs: how many tasks each job has; by default all tasks of the step are of the
-            job ``worker``.
+        jobs: how many tasks each job has; by default all tasks of the step belong to
+            the job ``worker``.
         port_base: the first port on each node.
-        gpus_per_node: how many GPUs a node has; counted on this node by default.
-        gpus_per_task: how many GPUs a task has; by default a node's are divided among
-            its tasks.
+        gpus_per_node: how many GPUs a node has; by default the GPUs of this node are
+            counted.
+        gpus_per_task: how many GPUs a task has; by default the GPUs of a node are
+            divided among its tasks.
         tasks_per_node: how many tasks a node has: one number for all nodes, or a
-            dictionary by host name; by default Slurm's own numbers.
+            dictionary by host name; by default the numbers come from Slurm.
         auto_set_gpu: whether `cluster_spec` sets CUDA_VISIBLE_DEVICES to this task's
-            share, where there are GPUs and Slurm has not given each task its own.
+            share, if there are GPUs and Slurm has not given each task its own.
         rpc_layer: the protocol that `master` puts in front of addresses.
 
     Raises:
-        RuntimeError: this is no Slurm step, `jobs` has another number of tasks than it,
-            or more GPUs are asked for than a node has.
-        TypeError: `jobs` is not a dictionary from names.
-        ValueError: a variable of Slurm's, or an argument, is malformed.
+        RuntimeError: this process is not part of a Slurm step, `jobs` and the step
+            differ in the number of tasks, or you ask for more GPUs than a node has.
+        TypeError: `jobs` is not a dictionary whose keys are names.
+        ValueError: a variable of Slurm, or an argument, is malformed.
     """
 
     def __init__(
@@ -163,7 +164,7 @@ class SlurmClusterResolver(base.ClusterResolver):
                 )
 
     def cluster_spec(self) -> cluster_tasks.ClusterSpec:
-        """Returns the step's tasks; sets CUDA_VISIBLE_DEVICES with `auto_set_gpu`."""
+        """Returns the tasks; with `auto_set_gpu`, also sets CUDA_VISIBLE_DEVICES."""
         hosts, places = list(self._nodes), self._places()
         addresses = [f"{hosts[n]}:{self._port_base + local}" for n, local in places]
         cluster, before = {}, 0
@@ -191,7 +192,7 @@ class SlurmClusterResolver(base.ClusterResolver):
         task_id: int | None = None,
         config_proto: object = None,
     ) -> dict[str, int]:
-        """Returns how many GPUs a task has, which is the same number for all tasks."""
+        """Returns how many GPUs a task has; the number is the same for all tasks."""
         del task_type, task_id, config_proto
         return {"GPU": self._gpus_per_task}
 

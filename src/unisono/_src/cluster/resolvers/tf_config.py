@@ -36,8 +36,8 @@ class TFConfig:
 class TFConfigClusterResolver(base.ClusterResolver):
     """Reads TF_CONFIG: JSON with the keys ``cluster`` and ``task``.
 
-    Without the variable the cluster is empty, and the process has no task. The variable
-    is read and checked each time that a method or property is used.
+    If the variable is not set, the cluster is empty and the process has no task. The
+    variable is read and checked each time that you use a method or property.
 
     >>> import json, os, unittest.mock
     >>> config = {"cluster": {"worker": ["a:1", "b:2"]}}
@@ -54,10 +54,10 @@ class TFConfigClusterResolver(base.ClusterResolver):
         environment: the value of `environment`.
 
     Raises:
-        ValueError: the variable is malformed; raised by every method and property. It
-            is malformed if it is not a JSON object, has a key twice, a job without
-            tasks, an address without a usable port, two tasks at one address, or a
-            task outside the cluster. Or `task_id` is not a number.
+        ValueError: the variable is malformed, or `task_id` is not a number. Every
+            method and property raises it. The variable is malformed if it is not a JSON
+            object, has a key twice, a job without tasks, an address without a usable
+            port, two tasks at one address, or a task that the cluster does not have.
     """
 
     def __init__(
@@ -80,11 +80,11 @@ class TFConfigClusterResolver(base.ClusterResolver):
 
     @property
     def environment(self) -> str | None:
-        """The environment that the constructor was given."""
+        """The environment that was passed to the constructor."""
         return self._environment
 
     def cluster_spec(self) -> cluster_tasks.ClusterSpec:
-        """Returns the cluster in TF_CONFIG; it is empty without the variable."""
+        """Returns the cluster in TF_CONFIG; it is empty if the variable is not set."""
         return cluster_tasks.ClusterSpec(read().cluster)
 
     def master(
@@ -93,10 +93,10 @@ class TFConfigClusterResolver(base.ClusterResolver):
         task_id: int | None = None,
         rpc_layer: str | None = None,
     ) -> str:
-        """Returns the address of a task, by default this one.
+        """Returns the address of a task, by default of this one.
 
-        A ``session_master`` in the variable is returned instead. In a cluster of one
-        task the result is empty.
+        If the variable has a ``session_master``, the result is that. If the cluster has
+        only one task, the result is empty.
 
         Raises:
             ValueError: the cluster has no such task.

@@ -26,15 +26,15 @@ _HEALTHY = (None, "HEALTHY", "HEALTHY_NO_TPU")
 class TPUClusterResolver(base.ClusterResolver):
     """Finds the workers of a TPU.
 
-    JAX on a TPU runs a process on every worker of the TPU itself. The resolver gets the
-    workers' addresses from `tpu` (``grpc://10.0.0.1:8470,…``), or asks the Cloud TPU
-    API for them by the TPU's name. With None or ``""`` it reads the variables of the
-    machine: TPU_WORKER_HOSTNAMES and TPU_WORKER_ID, those of Kubernetes Engine, or
+    With JAX, a process runs on every worker of the TPU. The resolver takes the workers'
+    addresses from `tpu` (``grpc://10.0.0.1:8470,…``), or asks the Cloud TPU API for
+    them by the name of the TPU. If `tpu` is None or ``""``, it reads environment
+    variables: those of Kubernetes Engine, TPU_WORKER_HOSTNAMES and TPU_WORKER_ID, or
     TPU_NAME.
 
-    ``"local"`` is the TPU of this machine alone, without a cluster. So is ``""`` where
-    none of the variables is set; on a machine without a TPU it stands for the devices
-    of the machine.
+    ``"local"`` means the TPU of this machine alone, without a cluster. ``""`` means the
+    same if none of the variables is set. On a machine without a TPU, the devices of the
+    machine are used instead.
 
     >>> resolver = TPUClusterResolver("grpc://10.0.0.1:8470,10.0.0.2:8470")
     >>> resolver.cluster_spec().job_tasks("worker")
@@ -43,26 +43,26 @@ class TPUClusterResolver(base.ClusterResolver):
     ('grpc://10.0.0.2:8470', [])
 
     Args:
-        tpu: the TPU's name, its workers' addresses, ``"local"``, ``""``, or None; a
-            list of one of them means the same.
-        zone: the zone of the TPU; this machine's by default.
-        project: the project of the TPU; this machine's by default.
+        tpu: the name of the TPU, the addresses of its workers, ``"local"``, ``""``, or
+            None. A list with one of these means the same.
+        zone: the zone of the TPU; by default that of this machine.
+        project: the project of the TPU; by default that of this machine.
         job_name: the job of the TPU's workers.
         coordinator_name: the job of a coordinator to add to the cluster.
         coordinator_address: the coordinator's address.
-        credentials: credentials for the API; ``"default"`` are those of the machine.
+        credentials: credentials for the API; ``"default"`` uses those of the machine.
         service: the result of ``googleapiclient.discovery.build("tpu", "v1")``, if you
-            make it yourself; then `credentials` are not used.
-        discovery_url: where the API describes itself; the environment variable
-            TPU_API_DISCOVERY_URL wins.
+            create it yourself; `credentials` are then not used.
+        discovery_url: where the API describes itself. If the environment variable
+            TPU_API_DISCOVERY_URL is set, it is used instead.
 
     Raises:
-        ImportError: a TPU is named, without `service`, and
+        ImportError: you name a TPU and pass no `service`, and
             ``google-api-python-client`` is not installed.
-        RuntimeError: nothing says where the TPU, its project or its zone is.
-        NotImplementedError: `tpu` is a list of several.
-        ValueError: an address or a variable is malformed, `coordinator_name` has no
-            address, or `tpu` is an empty list.
+        RuntimeError: the TPU, its project or its zone is not known.
+        NotImplementedError: `tpu` is a list of several TPUs.
+        ValueError: an address or a variable is malformed, `tpu` is an empty list, or
+            `coordinator_name` is given without an address.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class TPUClusterResolver(base.ClusterResolver):
         return os.environ.get(NAME, "")
 
     def cluster_spec(self) -> cluster_tasks.ClusterSpec:
-        """Returns the TPU's workers as they are now; a local TPU has none.
+        """Returns the current workers of the TPU; a local TPU has none.
 
         Raises:
             RuntimeError: the TPU is not ready, or not healthy.
@@ -187,7 +187,7 @@ class TPUClusterResolver(base.ClusterResolver):
         task_id: int | None = None,
         rpc_layer: str | None = None,
     ) -> str:
-        """Returns the address of a worker, with ``grpc``; empty for a local TPU."""
+        """Returns the ``grpc://`` address of a worker; empty for a local TPU."""
         if self._tpu == _LOCAL:
             return ""
         return super().master(task_type, task_id, rpc_layer or "grpc")
@@ -203,8 +203,8 @@ class TPUClusterResolver(base.ClusterResolver):
     def get_tpu_system_metadata(self) -> TPUSystemMetadata:
         """Returns the number of devices and workers of the TPU, and the devices' names.
 
-        Call it after `initialize_tpu_system`. On a machine without a TPU it tells the
-        devices that stand for one.
+        Call it after `initialize_tpu_system`. On a machine without a TPU, it describes
+        the devices that are used instead.
 
         Raises:
             RuntimeError: the TPU has several workers, and they have not joined yet.
@@ -232,7 +232,7 @@ class TPUClusterResolver(base.ClusterResolver):
         task_id: int | None = None,
         config_proto: object = None,
     ) -> dict[str, int]:
-        """Returns how many TPU chips this machine has; empty where it has none."""
+        """Returns how many TPU chips this machine has; empty if it has none."""
         del task_type, task_id, config_proto
         found = {k: n for k, n in accelerators.count().items() if k == "TPU"}
         return collections.defaultdict(int, found)
@@ -314,7 +314,7 @@ def _full_name(tpu: str, zone: str | None, project: str | None) -> str:
 
 @final
 class TPUSystemMetadata(NamedTuple):
-    """The devices of a TPU, and how they are spread over its workers.
+    """The devices of a TPU, and how they are distributed over its workers.
 
     Attributes:
         num_cores: the number of devices of all workers.

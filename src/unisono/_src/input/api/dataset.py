@@ -42,7 +42,7 @@ AUTOTUNE = mapping.AUTOTUNE
 
 
 class Dataset(transforms.Transformations["Dataset"]):
-    """Describes a stream of elements, which is read when it is iterated.
+    """Describes a stream of elements, which are read when you iterate over it.
 
     Each method returns a new dataset and changes nothing. Elements are nested tuples
     and dicts of NumPy arrays, and so are the arguments of the functions that `map` and
@@ -120,15 +120,16 @@ class Dataset(transforms.Transformations["Dataset"]):
         """Returns a dataset of the elements that a generator function yields.
 
         Args:
-            generator: is called for every iteration, and returns an iterable.
-            output_types: the types of an element; better give `output_signature`.
+            generator: a function that returns an iterable; it is called for each
+                iteration over the dataset.
+            output_types: the dtypes of an element; `output_signature` is preferred.
             output_shapes: the shapes of an element; any shape by default.
             args: the arguments of `generator`; each is converted to an array.
             output_signature: the `TensorSpec` of each component of an element.
             name: accepted for compatibility with TensorFlow and ignored.
 
         Raises:
-            TypeError: `generator` cannot be called, or the types are missing or given
+            TypeError: `generator` is not callable, or the dtypes are missing or given
                 twice.
 
         >>> import unisono
@@ -158,10 +159,10 @@ class Dataset(transforms.Transformations["Dataset"]):
         output_type: DTypeLike = np.int64,
         name: str | None = None,
     ) -> Dataset:
-        """Returns the integers of Python's `range`, as `output_type`.
+        """Returns a dataset of the integers of Python's `range`, as `output_type`.
 
         Raises:
-            ValueError: there are no arguments, or more than three.
+            ValueError: no arguments are given, or more than three.
             InvalidArgumentError: the step is 0.
 
         >>> [int(x) for x in Dataset.range(1, 8, 3)]
@@ -190,7 +191,7 @@ class Dataset(transforms.Transformations["Dataset"]):
         dtype: DTypeLike = np.int64,
         name: str | None = None,
     ) -> Dataset:
-        """Returns the integers `start`, `start + step`, ... without end.
+        """Returns an endless dataset of the integers `start`, `start + step`, ...
 
         >>> [int(x) for x in Dataset.counter(5, 10).take(3)]
         [5, 15, 25]
@@ -207,11 +208,11 @@ class Dataset(transforms.Transformations["Dataset"]):
         rerandomize_each_iteration: bool | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """Returns random integers from 0 to 2**32 - 1 without end, as int64.
+        """Returns an endless dataset of random int64 numbers from 0 to 2**32 - 1.
 
         Args:
             seed: the same seed gives the same numbers in every run.
-            rerandomize_each_iteration: whether each iteration has other numbers;
+            rerandomize_each_iteration: whether each iteration has different numbers;
                 False by default.
             name: accepted for compatibility with TensorFlow and ignored.
 
@@ -232,10 +233,10 @@ class Dataset(transforms.Transformations["Dataset"]):
         seed: int | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """Returns the paths of the files that match one or several patterns.
+        """Returns a dataset of the paths of files that match one or several patterns.
 
         Args:
-            file_pattern: one or several patterns, as `glob` reads them.
+            file_pattern: one or several patterns in the syntax of `glob`.
             shuffle: whether the order is random; True by default. Otherwise the paths
                 are sorted.
             seed: the same seed gives the same orders in every run.
@@ -264,16 +265,16 @@ class Dataset(transforms.Transformations["Dataset"]):
 
     @staticmethod
     def zip(*args: object, datasets: object = None, name: str | None = None) -> Dataset:
-        """Combines one element of each dataset into an element.
+        """Returns a dataset that combines one element of each dataset into an element.
 
         Args:
             *args: datasets, or one tuple or dict of datasets; elements are nested in
-                the same way. The shortest dataset ends the result.
-            datasets: the same as a single argument.
+                the same way. The result ends with the shortest dataset.
+            datasets: a tuple or dict of datasets, instead of `args`.
             name: accepted for compatibility with TensorFlow and ignored.
 
         Raises:
-            TypeError: something in the structure is no dataset.
+            TypeError: something in the structure is not a dataset.
 
         >>> pairs = Dataset.zip(Dataset.range(3), Dataset.range(10, 20))
         >>> [(int(a), int(b)) for a, b in pairs]
@@ -293,17 +294,17 @@ class Dataset(transforms.Transformations["Dataset"]):
         choice_dataset: Dataset,
         stop_on_empty_dataset: bool = True,
     ) -> Dataset:
-        """Takes each element from the dataset whose number `choice_dataset` gives.
+        """Mixes elements of several datasets, in the order of `choice_dataset`.
 
         Args:
             datasets: their elements must have the same structure and types.
-            choice_dataset: numbers from 0, one for each element.
-            stop_on_empty_dataset: whether the first dataset that ends is the end;
-                otherwise its turns are passed over.
+            choice_dataset: the index of a dataset for each element, counted from 0.
+            stop_on_empty_dataset: whether to stop when one of the datasets ends;
+                otherwise later choices of that dataset are skipped.
 
         Raises:
-            TypeError: the elements differ, or the choices are no whole numbers.
-            ValueError: there are no datasets.
+            TypeError: the elements differ, or the choices are not integers.
+            ValueError: `datasets` is empty.
 
         >>> inputs = [Dataset.range(9), Dataset.range(10, 19)]
         >>> choices = Dataset.from_tensor_slices([1, 0, 0])
@@ -323,21 +324,23 @@ class Dataset(transforms.Transformations["Dataset"]):
         stop_on_empty_dataset: bool = False,
         rerandomize_each_iteration: bool | None = None,
     ) -> Dataset:
-        """Takes each element from a dataset that is drawn at random.
+        """Mixes elements of several datasets at random.
 
         Args:
             datasets: their elements must have the same structure and types.
-            weights: one number per dataset, which says how often it is drawn, or a
-                dataset of such arrays, one for each draw; equal by default.
+            weights: one number per dataset, proportional to the probability that it is
+                chosen, or a dataset of such arrays, one for each choice; all are equal
+                by default.
             seed: the same seed gives the same choices in every run.
-            stop_on_empty_dataset: whether the first dataset that ends is the end;
-                otherwise only the other datasets are drawn.
-            rerandomize_each_iteration: whether each iteration draws anew; False by
-                default.
+            stop_on_empty_dataset: whether to stop when one of the datasets ends;
+                otherwise only elements of the other datasets follow.
+            rerandomize_each_iteration: whether each iteration makes different choices;
+                False by default.
 
         Raises:
-            TypeError: the elements differ, or the weights are no numbers.
-            ValueError: there are no datasets, or not one weight from 0 for each.
+            TypeError: the elements differ, or the weights are not numbers.
+            ValueError: `datasets` is empty, there is not one weight for each dataset,
+                or a weight is negative.
 
         >>> inputs = [Dataset.range(3), Dataset.range(10, 13)]
         >>> mixed = Dataset.sample_from_datasets(inputs, seed=1)
@@ -356,9 +359,9 @@ class Dataset(transforms.Transformations["Dataset"]):
     def from_loader(loader: object) -> Dataset:
         """Returns a dataset of the elements of a loader.
 
-        Not in TensorFlow. `experimental_distribute_dataset` takes loaders as they are;
-        it is needed only if a loader gives single examples, which must be batched
-        first.
+        Not in TensorFlow. `experimental_distribute_dataset` accepts loaders directly.
+        You need this function only if a loader returns single examples, which must be
+        batched first.
 
         Args:
             loader: a Grain, PyTorch, Hugging Face or Keras loader, a data source of
@@ -381,18 +384,19 @@ class Dataset(transforms.Transformations["Dataset"]):
 
         Args:
             path: the folder.
-            element_spec: must fit the saved elements; the folder tells it by default.
-            compression: must be that of the saved dataset; the folder tells it by
-                default.
+            element_spec: must match the saved elements; not needed, because it is
+                stored in the folder.
+            compression: must be the compression of the saved dataset; not needed
+                either.
             reader_func: takes a dataset of datasets, one for each shard, and returns a
-                dataset. By default the shards take turns, element by element.
-            wait: whether to wait up to ten minutes for a dataset that is not there
+                dataset. By default the shards are interleaved, element by element.
+            wait: whether to wait up to ten minutes for a dataset that does not exist
                 yet.
 
         Raises:
             NotFoundError: no dataset was saved in the folder.
-            InvalidArgumentError: the saved elements do not fit `element_spec`.
-            ValueError: the dataset was saved with another compression.
+            InvalidArgumentError: the saved elements do not match `element_spec`.
+            ValueError: the dataset was saved with a different compression.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -421,14 +425,14 @@ class Dataset(transforms.Transformations["Dataset"]):
         shard_func: Callable[..., Any] | None = None,
         checkpoint_args: None = None,
     ) -> None:
-        """Writes the elements into a folder, for `load`; the format is unisono's own.
+        """Writes the elements to a folder, for `load`, in a format of unisono.
 
         Args:
             path: the folder; a dataset that was saved there before is replaced when
                 all elements are written.
             compression: None or "GZIP".
-            shard_func: returns the shard of an element, an integer; there is one shard
-                by default.
+            shard_func: returns the number of the shard for an element; by default all
+                elements are in one shard.
             checkpoint_args: must be None: an interrupted `save` cannot be continued.
 
         Raises:
@@ -461,21 +465,21 @@ class Dataset(transforms.Transformations["Dataset"]):
         seed: int | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """Drops and repeats elements until each class has a given share.
+        """Drops and repeats elements so that each class has a given share.
 
-        The new elements are pairs of a class and an element.
+        The elements of the result are pairs of a class and an element.
 
         Args:
             class_func: returns the class of an element, an integer from 0.
-            target_dist: the share that each class shall have.
-            initial_dist: the share that each class has now; estimated while reading by
-                default.
+            target_dist: the share that each class should have.
+            initial_dist: the share that each class has now; by default estimated while
+                reading.
             seed: the same seed gives the same choices in every run.
             name: accepted for compatibility with TensorFlow and ignored.
 
         Raises:
             TypeError: a distribution does not consist of numbers.
-            ValueError: there is not one number from 0 for each class.
+            ValueError: there is not one number for each class, or one is negative.
 
         >>> skewed = Dataset.from_tensor_slices([0] * 90 + [1] * 10).repeat()
         >>> even = skewed.rejection_resample(lambda x: x, [0.5, 0.5], [0.9, 0.1], 1)
@@ -493,9 +497,9 @@ class Dataset(transforms.Transformations["Dataset"]):
 
     @property
     def element_spec(self) -> Any:
-        """Returns the shape and type of an element; an unknown size is None.
+        """Returns the shapes and dtypes of an element; an unknown size is None.
 
-        The function of a `map` is called with the first element to find them.
+        To find the result of a `map`, its function is called with the first element.
 
         >>> Dataset.range(4).batch(2).element_spec
         TensorSpec(shape=(None,), dtype=int64, name=None)
@@ -503,7 +507,7 @@ class Dataset(transforms.Transformations["Dataset"]):
         return self._node.spec
 
     def cardinality(self, name: str | None = None) -> host_numbers.HostInt64:
-        """Returns how many elements there are, as far as the plan tells.
+        """Returns the number of elements, if it is known without reading the data.
 
         Returns:
             The number, `INFINITE_CARDINALITY` or `UNKNOWN_CARDINALITY`.
@@ -546,7 +550,7 @@ class Dataset(transforms.Transformations["Dataset"]):
     # Iteration.
 
     def prepared(self) -> nodes.Node:
-        """Returns the plan that iteration reads, whose maps run as options say."""
+        """Returns the plan that iterators read, with the options for maps applied."""
         return compiled_maps.run_as_asked(self._node, self.options())
 
     def __iter__(self) -> iterators.DatasetIterator:
@@ -564,7 +568,7 @@ class Dataset(transforms.Transformations["Dataset"]):
         """Returns the only element.
 
         Raises:
-            InvalidArgumentError: there is no element, or there are several.
+            InvalidArgumentError: the dataset has no elements, or several.
 
         >>> Dataset.range(3).batch(3).get_single_element().tolist()
         [0, 1, 2]
@@ -583,7 +587,7 @@ class Dataset(transforms.Transformations["Dataset"]):
         reduce_func: Callable[[Any, Any], Any],
         name: str | None = None,
     ) -> Any:
-        """Folds a function over the elements.
+        """Reduces all elements to one value.
 
         Args:
             initial_state: the state before the first element.
@@ -594,7 +598,7 @@ class Dataset(transforms.Transformations["Dataset"]):
             The last state.
 
         Raises:
-            TypeError: `reduce_func` returned a state of other types.
+            TypeError: `reduce_func` returned a state with different dtypes.
 
         >>> int(Dataset.range(5).reduce(np.int64(0), lambda total, x: total + x))
         10
@@ -665,7 +669,7 @@ def cardinality(dataset: Dataset) -> host_numbers.HostInt64:
 def assert_cardinality(expected_cardinality: int) -> Callable[[Dataset], Dataset]:
     """Returns a function for `Dataset.apply` that asserts the number of elements.
 
-    Iterating raises `FailedPreconditionError` if the number turns out to be wrong.
+    Iterating over the result raises `FailedPreconditionError` if the number is wrong.
 
     >>> odd = Dataset.range(6).filter(lambda x: x % 2 == 1)
     >>> int(odd.apply(assert_cardinality(3)).cardinality())

@@ -92,7 +92,7 @@ def reading_of(dataset: DistributedDataset) -> Reading:
 class DistributedIterator(ProcessBound, iterators.PositionedIterator):
     """Iterates over a distributed dataset; each element has one value per replica.
 
-    The position can be saved, and continued on any number of replicas.
+    You can save its position, and resume from it on any number of replicas.
 
     >>> import unisono
     >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -144,7 +144,7 @@ class DistributedIterator(ProcessBound, iterators.PositionedIterator):
         return found[0].batch
 
     def put_back(self, element: object) -> None:
-        """Undoes a `pull` whose element was not used."""
+        """Puts back an element that `pull` returned and that was not used."""
         self._back.append(self._pulled.pop())
         self._returned.appendleft(element)
 
@@ -152,7 +152,7 @@ class DistributedIterator(ProcessBound, iterators.PositionedIterator):
         """Returns the global position as plain data: dicts, lists, numbers and text.
 
         It counts the elements that were taken from this iterator, and does not depend
-        on the number of replicas: any other number may continue from it.
+        on the number of replicas, so you can resume on a different number.
         """
         # What was put back counts as not taken.
         position = self._ahead.get_state(sum(self._back))
@@ -174,11 +174,12 @@ class DistributedIterator(ProcessBound, iterators.PositionedIterator):
         return lambda state: state["position"]["index"]
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continues from a position of the same dataset on any number of replicas.
+        """Resumes from a position of the same dataset, on any number of replicas.
 
         Raises:
-            ValueError: the state is no position, or that of another kind of dataset.
-            WorkerMismatchError: workers that share the dataset set other positions.
+            ValueError: the state is not a position, or belongs to another kind of
+                dataset.
+            WorkerMismatchError: workers that share the dataset set different positions.
         """
         iterators.check_state(state, self._kind)
         self._check_position(state["position"]["index"])
@@ -195,7 +196,7 @@ class DistributedIterator(ProcessBound, iterators.PositionedIterator):
 
 
 class DistributedDataset(ProcessBound, abc.ABC):
-    """Gives one value per replica and step; a strategy makes it.
+    """A dataset with one value per replica and step, which a strategy creates.
 
     Iterate over it in Python or inside a `unisono.function`, or pass its iterators to
     one. It has no transformations of its own.
@@ -212,7 +213,7 @@ class DistributedDataset(ProcessBound, abc.ABC):
         _kind: the kind of position in a saved state.
         _by_data: whether every worker reads everything and knows what the others get.
         _drops: whether the steps end when some replica has no element.
-        _comparisons: with whom it is compared; None if no other worker shares it.
+        _comparisons: compares it with those of other workers; None if none shares it.
     """
 
     _instead = "Copy or pickle the dataset that it was made of, and distribute that."
@@ -247,7 +248,7 @@ class DistributedDataset(ProcessBound, abc.ABC):
     @property
     @abc.abstractmethod
     def element_spec(self) -> Any:
-        """Returns the `PerReplicaSpec` of every array; the plain spec for one replica.
+        """Returns the `PerReplicaSpec` of each array; for one replica, its plain spec.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -258,9 +259,10 @@ class DistributedDataset(ProcessBound, abc.ABC):
         """
 
     def describe(self) -> descriptions.InputDescription:
-        """Returns a table of who reads what, how batches are split, and what is left.
+        """Returns a table of what each worker reads, and how batches are split.
 
-        Printing it shows the table.
+        It also says what happens to batches that cannot be split evenly. Print it to
+        see the table.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -302,7 +304,7 @@ class DistributedDataset(ProcessBound, abc.ABC):
 
     @property
     def cardinality(self) -> host_numbers.HostInt64:
-        """Returns how many elements this worker's dataset has, as far as it tells.
+        """Returns the number of elements of this worker's dataset, if it is known.
 
         Returns:
             The number, `INFINITE_CARDINALITY` or `UNKNOWN_CARDINALITY`.
@@ -341,7 +343,7 @@ class DistributedDataset(ProcessBound, abc.ABC):
     def reduce(
         self, initial_state: _State, reduce_func: Callable[[_State, Any], _State]
     ) -> _State:
-        """Folds a function over the steps.
+        """Reduces the values of all steps to one value.
 
         Args:
             initial_state: the state before the first step.

@@ -102,7 +102,7 @@ def get_next_as_optional(iterator: iterators.PositionedIterator) -> iterators.Op
     """Returns the next element of an iterator as an `Optional`, empty at the end.
 
     Raises:
-        TypeError: `iterator` is no iterator over a dataset.
+        TypeError: `iterator` is not an iterator over a dataset.
 
     >>> iterator = iter(Dataset.range(1))
     >>> [get_next_as_optional(iterator).has_value() for _ in range(2)]
@@ -132,7 +132,7 @@ def save(
     shard_func: Callable[..., Any] | None = None,
     checkpoint_args: None = None,
 ) -> None:
-    """Writes the elements into a folder; see `Dataset.save`.
+    """Writes the elements to a folder; see `Dataset.save`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -144,7 +144,7 @@ def save(
 
 
 class DatasetRecordWriter:
-    """Writes a dataset of text to a TFRecord file.
+    """Writes a dataset of strings to a TFRecord file.
 
     Args:
         filename: the file; an existing one is replaced.
@@ -168,7 +168,7 @@ class DatasetRecordWriter:
         """Writes each element as a record.
 
         Raises:
-            TypeError: `dataset` is no dataset of single texts.
+            TypeError: `dataset` is not a dataset of single strings.
         """
         if not isinstance(dataset, Dataset):
             raise TypeError(f"`dataset` must be a `Dataset`, received {dataset!r}.")

@@ -80,21 +80,21 @@ class _RecordDataset(FileDataset, abc.ABC):
 
 
 class TextLineDataset(_RecordDataset):
-    r"""Reads the lines of text files as `bytes`, without their ends.
+    r"""Reads the lines of text files as `bytes`, without the line breaks.
 
-    A line has at most 268,435,456 bytes; reading a longer one is an
+    A line can have at most 268,435,456 bytes; reading a longer one raises an
     `InvalidArgumentError` that names the file.
 
     Args:
         filenames: one or several paths, or a dataset of them.
         compression_type: None, "GZIP" or "ZLIB".
         buffer_size: checked for compatibility with TensorFlow and ignored.
-        num_parallel_reads: how many files are read in turn; None reads them one after
-            the other.
+        num_parallel_reads: the number of files to interleave; None reads the files one
+            after the other.
         name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        TypeError: `filenames` are no paths.
+        TypeError: `filenames` are not paths.
         ValueError: the compression is unknown.
 
     >>> import pathlib, tempfile
@@ -114,7 +114,7 @@ class TFRecordDataset(_RecordDataset):
     The arguments are those of `TextLineDataset`.
 
     Raises:
-        TypeError: `filenames` are no paths.
+        TypeError: `filenames` are not paths.
         ValueError: the compression is unknown.
         DataLossError: while iterating, if a record is damaged.
 
@@ -137,16 +137,16 @@ class FixedLengthRecordDataset(FileDataset):
     Args:
         filenames: one or several paths, or a dataset of them.
         record_bytes: the length of a record.
-        header_bytes: how many bytes to pass over at the beginning of each file.
-        footer_bytes: how many bytes to leave out at the end of each file.
+        header_bytes: how many bytes to skip at the beginning of each file.
+        footer_bytes: how many bytes to skip at the end of each file.
         buffer_size: checked for compatibility with TensorFlow and ignored.
         compression_type: None, "GZIP" or "ZLIB".
-        num_parallel_reads: how many files are read in turn; None reads them one after
-            the other.
+        num_parallel_reads: the number of files to interleave; None reads the files one
+            after the other.
         name: accepted for compatibility with TensorFlow and ignored.
 
     Raises:
-        TypeError: `filenames` are no paths, or a length is no whole number.
+        TypeError: `filenames` are not paths, or a length is not an integer.
         InvalidArgumentError: `record_bytes` is less than 1, or another length is
             negative.
 
@@ -195,8 +195,8 @@ class ParquetDataset(FileDataset):
 
     Args:
         filenames: one or several paths, or a dataset of them.
-        num_parallel_reads: how many files are read in turn; None reads them one after
-            the other.
+        num_parallel_reads: the number of files to interleave; None reads the files one
+            after the other.
     """
 
     def __init__(
@@ -210,13 +210,13 @@ class ParquetDataset(FileDataset):
 class ArrayRecordDataset(FileDataset):
     """Reads the records of ArrayRecord files as `bytes`; needs Grain.
 
-    Not in TensorFlow. Records are found by their number, so a shuffle reads none that
-    it does not return.
+    Not in TensorFlow. The files have an index, so a shuffle reads only the records
+    that it returns.
 
     Args:
         filenames: one or several paths, or a dataset of them.
-        num_parallel_reads: how many files are read in turn; None reads them one after
-            the other.
+        num_parallel_reads: the number of files to interleave; None reads the files one
+            after the other.
 
     >>> import pathlib, tempfile
     >>> from array_record.python.array_record_module import ArrayRecordWriter

@@ -20,7 +20,7 @@ _KIND = "dataset"
 
 
 class Optional:
-    """Holds an element, or none; `get_next_as_optional` returns it.
+    """Holds an element or is empty; `get_next_as_optional` returns it.
 
     >>> Optional.from_value(3).get_value()
     3
@@ -44,27 +44,27 @@ class Optional:
 
     @classmethod
     def empty(cls, element_spec: object = None) -> Optional:
-        """Returns an optional that holds nothing.
+        """Returns an empty optional.
 
         Args:
-            element_spec: the shape and type that the element would have.
+            element_spec: the shape and dtype that the element would have.
         """
         return cls(None, False, lambda: element_spec)
 
     @property
     def element_spec(self) -> Any:
-        """Returns the shape and type of the element, even if there is none."""
+        """Returns the shape and dtype of the element, even if the optional is empty."""
         return None if self._spec is None else self._spec()
 
     def has_value(self, name: str | None = None) -> bool:
-        """Whether there is an element."""
+        """Whether the optional holds an element."""
         return self._has
 
     def get_value(self, name: str | None = None) -> Any:
         """Returns the element.
 
         Raises:
-            InvalidArgumentError: there is no element.
+            InvalidArgumentError: the optional is empty.
         """
         if not self._has:
             raise errors.InvalidArgumentError(
@@ -82,7 +82,7 @@ class PositionedIterator(host_inputs.HostIterator, abc.ABC):
     @property
     @abc.abstractmethod
     def element_spec(self) -> Any:
-        """Returns the shape and type of an element."""
+        """Returns the shapes and dtypes of an element."""
 
     @abc.abstractmethod
     def get_state(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class PositionedIterator(host_inputs.HostIterator, abc.ABC):
 
     @abc.abstractmethod
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continues from a position that an iterator of the same dataset returned."""
+        """Resumes from a position that an iterator of the same dataset returned."""
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -165,7 +165,7 @@ def other_dataset_error(error: Exception) -> ValueError:
 class DatasetIterator(PositionedIterator):
     """Iterates over a `Dataset`; elements are NumPy arrays on the host.
 
-    The position can be saved and set, so that a program continues where another one
+    You can save and set the position, so that a program resumes where another one
     stopped.
 
     >>> from unisono.data import Dataset
@@ -198,7 +198,7 @@ class DatasetIterator(PositionedIterator):
 
     @property
     def element_spec(self) -> Any:
-        """Returns the shape and type of an element."""
+        """Returns the shapes and dtypes of an element."""
         return self._node.spec
 
     def pull(self) -> Any:
@@ -218,14 +218,14 @@ class DatasetIterator(PositionedIterator):
         return found[0]
 
     def put_back(self, element: object) -> None:
-        """Undoes a `pull` whose element was not used."""
+        """Puts back an element that `pull` returned and that was not used."""
         self._returned.appendleft(element)
 
     def get_state(self) -> dict[str, Any]:
         """Returns the position as plain data: dicts, lists, numbers and text.
 
-        It counts the elements that were taken from this iterator, not those that were
-        read ahead.
+        It counts the elements that were taken from this iterator, but not those that
+        were read ahead.
         """
         if self._last is not None:
             return self._last
@@ -237,10 +237,11 @@ class DatasetIterator(PositionedIterator):
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continues from a position that an iterator of the same dataset returned.
+        """Resumes from a position that an iterator of the same dataset returned.
 
         Raises:
-            ValueError: the state is no position, or that of another kind of dataset.
+            ValueError: the state is not a position, or belongs to another kind of
+                dataset.
         """
         check_state(state, _KIND)
         # If the position is refused, the iterator stays where it was.
@@ -296,17 +297,17 @@ class NumpyIterator:
         return elements.map_leaves(elements.to_plain, next(self._iterator))
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the position as plain data; a checkpoint saves it."""
+        """Returns the position as plain data, which a checkpoint can save."""
         state: dict[str, Any] = self._iterator.get_state()
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continues from a position that an iterator of the same dataset returned."""
+        """Resumes from a position that an iterator of the same dataset returned."""
         self._iterator.set_state(state)
 
 
 def make_one_shot_iterator(dataset: Iterable[Any]) -> DatasetIterator:
-    """Returns an iterator over a dataset; this is TensorFlow 1's ``iter(dataset)``.
+    """Returns an iterator over a dataset, as ``iter(dataset)`` does.
 
     Args:
         dataset: the dataset.

@@ -52,12 +52,13 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         """Applies a function to each element.
 
         Args:
-            map_func: the function. An element that is a tuple is passed as several
-                arguments, any other element as one. The function gets NumPy arrays,
-                and its result is converted to NumPy arrays.
-            num_parallel_calls: the number of threads that call it. `AUTOTUNE` uses
-                threads if the function turns out to be slow. See
-                `Options.worker_processes` for functions that keep Python itself busy.
+            map_func: the function. A tuple is passed as several arguments, any other
+                element as one argument. The function gets NumPy arrays, and its result
+                is converted to NumPy arrays.
+            num_parallel_calls: the number of threads that call the function.
+                `AUTOTUNE` uses threads if the function turns out to be slow. For
+                functions that hold Python's global lock, see
+                `Options.worker_processes`.
             deterministic: ignored; the order is always kept.
             synchronous: accepted for compatibility with TensorFlow and ignored.
             use_unbounded_threadpool: accepted for compatibility with TensorFlow and
@@ -65,7 +66,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
             name: accepted for compatibility with TensorFlow and ignored.
 
         Raises:
-            TypeError: `map_func` cannot be called.
+            TypeError: `map_func` is not callable.
             InvalidArgumentError: `num_parallel_calls` is less than 1.
 
         >>> from unisono.data import Dataset
@@ -83,12 +84,12 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         """Keeps the elements for which `predicate` returns True.
 
         Args:
-            predicate: takes an element as the function of `map` does, and returns one
+            predicate: gets an element like the function of `map`, and returns one
                 boolean.
             name: accepted for compatibility with TensorFlow and ignored.
 
         Raises:
-            TypeError: `predicate` cannot be called.
+            TypeError: `predicate` is not callable.
             ValueError: while iterating, if `predicate` did not return one boolean.
 
         >>> from unisono.data import Dataset
@@ -112,9 +113,9 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         Args:
             batch_size: the number of elements per batch.
             drop_remainder: whether a smaller last batch is dropped.
-            num_parallel_calls: batches are made one after the other in any case; as
-                in TensorFlow, giving a number hides the batch size from
-                `experimental_distribute_dataset`.
+            num_parallel_calls: batches are always created one after the other. As in
+                TensorFlow, if you pass a number, `experimental_distribute_dataset` does
+                not see the batch size.
             deterministic: ignored; the order is always kept.
             name: accepted for compatibility with TensorFlow and ignored.
 
@@ -145,20 +146,20 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> _Dataset:
-        """Pads elements at the end of each axis to one shape, and stacks them.
+        """Pads elements to the same shape, at the end of each axis, and stacks them.
 
         Args:
             batch_size: the number of elements per batch.
             padded_shapes: the shape of each component; a size of None or -1 means the
-                longest of the batch. Without it every size is the longest.
-            padding_values: one value for each component, or one for all. Without it
-                numbers are padded with 0 and text with the empty text.
+                largest size in the batch. This is the default for every axis.
+            padding_values: one value for each component, or one for all. By default
+                numbers are padded with 0 and strings with the empty string.
             drop_remainder: whether a smaller last batch is dropped.
             name: accepted for compatibility with TensorFlow and ignored.
 
         Raises:
             ValueError: a padded shape does not fit its component.
-            TypeError: a padding value has another type than its component.
+            TypeError: a padding value and its component have different dtypes.
 
         >>> from unisono.data import Dataset
         >>> rows = Dataset.range(1, 4).map(lambda n: np.arange(n))
@@ -176,7 +177,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         )
 
     def unbatch(self, name: str | None = None) -> _Dataset:
-        """Makes each row of an element an element of its own.
+        """Splits each element into its rows, which become the new elements.
 
         Args:
             name: accepted for compatibility with TensorFlow and ignored.
@@ -201,7 +202,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> _Dataset:
-        """Cuts batches to another size, or to several sizes in turn.
+        """Changes the size of batches, also to several sizes in turn.
 
         Args:
             batch_size: the new size, or a list of sizes that take turns.
@@ -209,7 +210,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
             name: accepted for compatibility with TensorFlow and ignored.
 
         Raises:
-            ValueError: a size is negative, all are 0, or elements have no rows.
+            ValueError: a size is negative, all sizes are 0, or elements have no rows.
 
         >>> from unisono.data import Dataset
         >>> batches = Dataset.range(6).batch(4)
@@ -232,10 +233,10 @@ class Transformations(abc.ABC, Generic[_Dataset]):
 
         Args:
             buffer_size: the number of elements in the buffer; `UNKNOWN_CARDINALITY`
-                takes them all. Only a buffer as large as the dataset gives every order
-                the same chance.
+                means all. Every order is equally likely only if the buffer is as large
+                as the dataset.
             seed: the same seed gives the same orders in every run.
-            reshuffle_each_iteration: whether each iteration has another order; True
+            reshuffle_each_iteration: whether each iteration has a different order; True
                 by default.
             name: accepted for compatibility with TensorFlow and ignored.
 
@@ -267,7 +268,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
     def repeat(
         self, count: SupportsIndex | None = None, name: str | None = None
     ) -> _Dataset:
-        """Repeats the elements `count` times; without end for None or -1.
+        """Repeats the elements `count` times; None or -1 repeats them forever.
 
         >>> from unisono.data import Dataset
         >>> [int(x) for x in Dataset.range(2).repeat(3)]
@@ -279,7 +280,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         )
 
     def take(self, count: SupportsIndex, name: str | None = None) -> _Dataset:
-        """Keeps the first `count` elements; all of them for -1.
+        """Keeps the first `count` elements; -1 keeps all.
 
         >>> from unisono.data import Dataset
         >>> [int(x) for x in Dataset.range(9).take(2)]
@@ -288,7 +289,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         return self._derive(selecting.Take(self._node, checks.integer(count, "count")))
 
     def skip(self, count: SupportsIndex, name: str | None = None) -> _Dataset:
-        """Leaves out the first `count` elements; all of them for -1.
+        """Skips the first `count` elements; -1 skips all.
 
         >>> from unisono.data import Dataset
         >>> [int(x) for x in Dataset.range(9).skip(7)]
@@ -299,14 +300,14 @@ class Transformations(abc.ABC, Generic[_Dataset]):
     def shard(
         self, num_shards: SupportsIndex, index: SupportsIndex, name: str | None = None
     ) -> _Dataset:
-        """Keeps every `num_shards`-th element, beginning with number `index`.
+        """Keeps every `num_shards`-th element, starting at position `index`.
 
-        With `experimental.SHARD_HINT` for both arguments it marks the place where a
-        distributed dataset with `AutoShardPolicy.HINT` is sharded.
+        If both arguments are `experimental.SHARD_HINT`, this call marks the place where
+        a distributed dataset with `AutoShardPolicy.HINT` is sharded.
 
         Raises:
-            InvalidArgumentError: `num_shards` is less than 1, or `index` is not one
-                of the shards.
+            InvalidArgumentError: `num_shards` is less than 1, or `index` is out of
+                range.
 
         >>> from unisono.data import Dataset
         >>> [int(x) for x in Dataset.range(7).shard(3, 1)]
@@ -370,21 +371,21 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> _Dataset:
-        """Makes a dataset of each element, and takes elements from them in turn.
+        """Creates a dataset from each element, and takes elements from them in turn.
 
         Args:
             map_func: returns a dataset for an element.
-            cycle_length: the number of datasets that are open at a time; one per core
-                by default.
-            block_length: the number of elements that are taken from one dataset
-                before the next has its turn; 1 by default.
+            cycle_length: the number of datasets that are open at the same time; by
+                default the number of CPU cores.
+            block_length: the number of elements that are taken from one dataset before
+                the next; 1 by default.
             num_parallel_calls: checked and ignored; the datasets are read in turn.
             deterministic: ignored; the order is always kept.
             name: accepted for compatibility with TensorFlow and ignored.
 
         Raises:
-            TypeError: `map_func` cannot be called, or, while iterating, did not
-                return a dataset.
+            TypeError: `map_func` is not callable, or, while iterating, did not return a
+                dataset.
             InvalidArgumentError: a length is less than 1.
 
         >>> from unisono.data import Dataset
@@ -406,15 +407,15 @@ class Transformations(abc.ABC, Generic[_Dataset]):
     def flat_map(
         self, map_func: Callable[..., Any], name: str | None = None
     ) -> _Dataset:
-        """Makes a dataset of each element, and joins them one after the other.
+        """Creates a dataset from each element, and concatenates these datasets.
 
         Args:
             map_func: returns a dataset for an element.
             name: accepted for compatibility with TensorFlow and ignored.
 
         Raises:
-            TypeError: `map_func` cannot be called, or, while iterating, did not
-                return a dataset.
+            TypeError: `map_func` is not callable, or, while iterating, did not return a
+                dataset.
 
         >>> from unisono.data import Dataset
         >>> joined = Dataset.range(1, 4).flat_map(lambda n: Dataset.range(n))
@@ -428,7 +429,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         """Appends the elements of another dataset.
 
         Raises:
-            TypeError: the elements have other structures or types.
+            TypeError: the elements have different structures or dtypes.
 
         >>> from unisono.data import Dataset
         >>> [int(x) for x in Dataset.range(2).concatenate(Dataset.range(7, 9))]
@@ -445,8 +446,8 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         """Keeps the elements of the first iteration for all later ones.
 
         Args:
-            filename: the file that keeps them, with ".cache" appended; they are kept
-                in memory by default.
+            filename: the file that keeps them, to which ".cache" is appended; by
+                default they are kept in memory.
             name: accepted for compatibility with TensorFlow and ignored.
 
         >>> from unisono.data import Dataset
@@ -464,7 +465,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         return self._derive(caching.Cache(self._node, caching.ElementStore()))
 
     def enumerate(self, start: SupportsIndex = 0, name: str | None = None) -> _Dataset:
-        """Pairs each element with its number, counted from `start`.
+        """Pairs each element with its index, counted from `start`.
 
         >>> from unisono.data import Dataset
         >>> tens = Dataset.range(10, 30, 10)
@@ -485,12 +486,12 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> _Dataset:
-        """Groups neighbouring elements into datasets, one for each component.
+        """Groups consecutive elements into datasets, one for each component.
 
         Args:
             size: the number of elements per window.
-            shift: the distance between the beginnings of windows; `size` by default.
-            stride: the distance between the elements of a window.
+            shift: the distance between the starts of two windows; `size` by default.
+            stride: the distance between two elements of a window.
             drop_remainder: whether windows that are too short are dropped.
             name: accepted for compatibility with TensorFlow and ignored.
 
@@ -529,20 +530,21 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         window_size_func: Callable[[Any], Any] | None = None,
         name: str | None = None,
     ) -> _Dataset:
-        """Groups elements with the same key, and makes a dataset of each group.
+        """Groups elements with the same key, and creates a dataset from each group.
 
         Args:
             key_func: returns the key of an element, an integer.
             reduce_func: takes a key and a dataset of elements with that key, and
-                returns a dataset; these datasets are joined.
-            window_size: the number of elements per group. Smaller groups that are
-                left at the end come last, smallest key first.
-            window_size_func: returns the number for a key, instead of `window_size`.
+                returns a dataset; these datasets are concatenated.
+            window_size: the number of elements per group. Smaller groups that remain at
+                the end come last, in the order of their keys.
+            window_size_func: returns the number of elements for a key; use it instead
+                of `window_size`.
             name: accepted for compatibility with TensorFlow and ignored.
 
         Raises:
-            TypeError: a function cannot be called.
-            ValueError: not exactly one of the two window sizes is given.
+            TypeError: a function is not callable.
+            ValueError: both window sizes are given, or neither.
 
         >>> from unisono.data import Dataset
         >>> groups = Dataset.range(7).group_by_window(
@@ -583,24 +585,26 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> _Dataset:
-        """Pads and stacks elements of similar length into batches.
+        """Groups elements of similar length into padded batches.
 
         Args:
             element_length_func: returns the length of an element.
-            bucket_boundaries: the lengths at which another bucket begins.
-            bucket_batch_sizes: the elements per batch of each bucket; one number more
-                than there are boundaries.
+            bucket_boundaries: the lengths at which a new bucket begins.
+            bucket_batch_sizes: the number of elements per batch, for each bucket; there
+                is one more bucket than boundaries.
             padded_shapes: as in `padded_batch`.
             padding_values: as in `padded_batch`.
             pad_to_bucket_boundary: whether axes of unknown size are padded to the
-                longest length of the bucket, instead of that of the batch.
-            no_padding: whether elements are stacked as they are.
+                greatest length that the bucket allows, instead of the greatest length
+                in the batch.
+            no_padding: whether elements are stacked without padding.
             drop_remainder: whether smaller last batches are dropped.
             name: accepted for compatibility with TensorFlow and ignored.
 
         Raises:
-            TypeError: an argument has another type.
-            ValueError: the numbers of boundaries and batch sizes do not fit.
+            TypeError: an argument has the wrong type.
+            ValueError: the number of boundaries does not match the number of batch
+                sizes.
 
         >>> import numpy as np
         >>> from unisono.data import Dataset
@@ -661,8 +665,8 @@ class Transformations(abc.ABC, Generic[_Dataset]):
             name: accepted for compatibility with TensorFlow and ignored.
 
         Raises:
-            TypeError: `scan_func` cannot be called, or, while iterating, did not
-                return a pair with a state of the same types.
+            TypeError: `scan_func` is not callable, or, while iterating, did not return
+                a pair with a state of the same dtypes.
 
         >>> from unisono.data import Dataset
         >>> sums = Dataset.range(5).scan(
@@ -677,7 +681,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         return self._derive(mapping.Scan(self._node, initial, scan_func, narrowed))
 
     def unique(self, name: str | None = None) -> _Dataset:
-        """Leaves out each element that came before.
+        """Drops each element that is equal to an earlier one.
 
         >>> from unisono.data import Dataset
         >>> repeated = Dataset.from_tensor_slices([3, 1, 3, 2, 1])
@@ -689,7 +693,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
     def ignore_errors(
         self, log_warning: bool = False, name: str | None = None
     ) -> _Dataset:
-        """Leaves out the elements for which an earlier transformation raises.
+        """Drops the elements for which an earlier transformation raises an error.
 
         Args:
             log_warning: whether each exception is logged.
@@ -704,10 +708,10 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         return self._derive(filtering.IgnoreErrors(self._node, logs))
 
     def apply(self, transformation_func: Callable[[Self], _Dataset]) -> _Dataset:
-        """Returns the dataset that a function makes of this one.
+        """Returns the result of a function that transforms this dataset.
 
         Raises:
-            TypeError: the function cannot be called, or did not return a dataset.
+            TypeError: the function is not callable, or did not return a dataset.
 
         >>> from unisono.data import Dataset
         >>> def first_batch(dataset):
@@ -727,10 +731,10 @@ class Transformations(abc.ABC, Generic[_Dataset]):
     def with_options(
         self, options: dataset_options.Options, name: str | None = None
     ) -> _Dataset:
-        """Returns the same dataset with options set; later ones win.
+        """Returns the dataset with options, which override earlier ones.
 
         Raises:
-            TypeError: `options` is no `Options`.
+            TypeError: `options` is not an `Options` object.
 
         >>> from unisono.data import Dataset, Options
         >>> options = Options()

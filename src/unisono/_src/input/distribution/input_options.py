@@ -40,21 +40,22 @@ class InputOptions(_InputOptionFields):
     """Options for distributing a dataset.
 
     Attributes:
-        experimental_fetch_to_device: whether values are put on the replicas' devices;
-            otherwise they stay on the host as NumPy arrays. None means True.
+        experimental_fetch_to_device: whether values are placed on the replicas'
+            devices; otherwise they stay on the host as NumPy arrays. None means True.
         experimental_replication_mode: whether a `dataset_fn` is called for each worker
             or for each replica.
-        experimental_place_dataset_on_device: TensorFlow can run a pipeline on an
-            accelerator. Pipelines run on the host here, and the values are placed as
-            usual. `distribute_datasets_from_function` wants the two options above to
-            be PER_REPLICA and False with it.
-        experimental_per_replica_buffer_size: how many steps ahead values are placed on
-            the devices; as many more wait on the host. On accelerators more steps may
-            be on their way, up to 128 MB for each replica. 0 makes each step when it is
-            asked for.
+        experimental_place_dataset_on_device: in TensorFlow, runs the pipeline on an
+            accelerator. unisono always runs it on the host, and places the values as
+            usual. If this option is set, `distribute_datasets_from_function` requires
+            that the replication mode is PER_REPLICA and that
+            `experimental_fetch_to_device` is False.
+        experimental_per_replica_buffer_size: how far to read ahead. A thread reads and
+            places twice this number of steps in advance, and on accelerators at least
+            8 steps if they need at most 128 MB per replica. With 0, each step is read
+            when it is needed.
 
     Raises:
-        TypeError: a value has another type.
+        TypeError: a value has the wrong type.
 
     >>> import numpy as np
     >>> import unisono
@@ -78,7 +79,7 @@ class InputOptions(_InputOptionFields):
         experimental_place_dataset_on_device: bool = False,
         experimental_per_replica_buffer_size: int = 1,
     ) -> InputOptions:
-        """Checks the types and makes the tuple."""
+        """Checks the types and creates the tuple."""
         fetch, size = experimental_fetch_to_device, experimental_per_replica_buffer_size
         if not isinstance(experimental_replication_mode, InputReplicationMode):
             raise TypeError(
@@ -146,7 +147,7 @@ def check_place_of_functions(options: InputOptions) -> None:
 
 
 class InputContext:
-    """Tells a `dataset_fn` for which worker it is called.
+    """Describes, for a `dataset_fn`, the worker for which it is called.
 
     >>> InputContext(2, 1, 8).get_per_replica_batch_size(64)
     8
@@ -174,24 +175,24 @@ class InputContext:
 
     @property
     def num_replicas_in_sync(self) -> int:
-        """Returns how many replicas compute together, on all workers."""
+        """Returns the number of replicas on all workers."""
         return self._num_replicas_in_sync
 
     @property
     def input_pipeline_id(self) -> int:
-        """Returns the number of this pipeline, from 0."""
+        """Returns the index of this pipeline, counted from 0."""
         return self._input_pipeline_id
 
     @property
     def num_input_pipelines(self) -> int:
-        """Returns how many pipelines there are: one per worker."""
+        """Returns the number of pipelines; there is one per worker."""
         return self._num_input_pipelines
 
     def get_per_replica_batch_size(self, global_batch_size: int) -> int:
         """Returns the size of each replica's part of a global batch.
 
         Raises:
-            TypeError: `global_batch_size` is no whole number.
+            TypeError: `global_batch_size` is not an integer.
             ValueError: the batch cannot be divided evenly.
 
         >>> InputContext(num_replicas_in_sync=4).get_per_replica_batch_size(64)

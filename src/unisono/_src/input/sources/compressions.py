@@ -24,22 +24,22 @@ def check_compression(kind: object) -> str | None:
 @final
 @dataclasses.dataclass(frozen=True)
 class TFRecordOptions:
-    """How a `TFRecordWriter` compresses its file.
+    """Options for how a `TFRecordWriter` compresses its file.
 
     Args:
         compression_type: None, "", "GZIP" or "ZLIB".
-        flush_mode: accepted for TensorFlow's sake, as are all that follow but
-            `compression_level`; any of them gives a file that is read alike.
-        input_buffer_size: the bytes to compress at a time.
-        output_buffer_size: the bytes to write at a time.
-        window_bits: how far back repetitions are found.
-        compression_level: from 0 to 9, the smallest file; None for the default.
-        compression_method: how to compress.
-        mem_level: how much memory to use.
-        compression_strategy: how to find repetitions.
+        flush_mode: accepted and ignored.
+        input_buffer_size: accepted and ignored.
+        output_buffer_size: accepted and ignored.
+        window_bits: accepted and ignored.
+        compression_level: from 0 to 9, which gives the smallest file; None for the
+            default.
+        compression_method: accepted and ignored.
+        mem_level: accepted and ignored.
+        compression_strategy: accepted and ignored.
 
     Raises:
-        ValueError: the compression is unknown, or there is no such level.
+        ValueError: the compression type or the level is unknown.
 
     >>> TFRecordOptions("GZIP", compression_level=9).compression_type
     'GZIP'

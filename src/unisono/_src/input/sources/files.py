@@ -531,7 +531,7 @@ class TFRecordWriter:
         options: the compression: None, "", "GZIP", "ZLIB", or a `TFRecordOptions`.
 
     Raises:
-        ValueError: `options` is another compression.
+        ValueError: `options` is an unknown compression.
 
     >>> import os, tempfile, unisono
     >>> path = os.path.join(tempfile.mkdtemp(), "records")
@@ -587,7 +587,7 @@ class TFRecordWriter:
         self._file.write(b"".join((length, first, record, second)))
 
     def flush(self) -> None:
-        """Hands everything that was written to the operating system.
+        """Flushes everything that was written to the operating system.
 
         >>> import os, tempfile
         >>> path = os.path.join(tempfile.mkdtemp(), "records")

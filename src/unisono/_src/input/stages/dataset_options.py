@@ -14,9 +14,9 @@ from unisono._src.input.stages.selecting import Make
 class AutoShardPolicy(enum.IntEnum):
     """How the elements of a dataset are divided among workers.
 
-    OFF lets every worker read everything, FILE divides the files and DATA the elements.
-    AUTO means FILE if the dataset reads files, and DATA otherwise. HINT divides where
-    `shard(SHARD_HINT, SHARD_HINT)` stands.
+    With OFF, every worker reads everything; FILE divides the files, DATA the elements.
+    AUTO means FILE if the dataset reads files, and DATA otherwise. HINT shards where
+    the pipeline calls `shard(SHARD_HINT, SHARD_HINT)`.
 
     >>> options = Options()
     >>> options.experimental_distribute.auto_shard_policy = AutoShardPolicy.DATA
@@ -48,7 +48,7 @@ class AutotuneAlgorithm(enum.Enum):
 
 
 class ExternalStatePolicy(enum.Enum):
-    """How TensorFlow treats state outside of a dataset; accepted and ignored.
+    """How TensorFlow treats state outside a dataset; accepted and ignored.
 
     >>> options = Options()
     >>> options.experimental_external_state_policy = ExternalStatePolicy.IGNORE
@@ -119,7 +119,7 @@ class _OptionRecord(abc.ABC):  # noqa: B024
         )
 
     def merged(self, other: Self) -> Self:
-        """Returns a copy in which the values that were set on `other` win."""
+        """Returns a copy in which values set on `other` override those set here."""
         made = type(self)()
         values = _values_of(made)
         for name, value in (*self._given.items(), *_values_of(other).items()):
@@ -183,7 +183,7 @@ class DistributeOptions(_OptionRecord):
 
 
 class ThreadingOptions(_OptionRecord):
-    """Accepted for compatibility and ignored: `map` takes a number of threads.
+    """Accepted and ignored; pass the number of threads to `map` instead.
 
     >>> options = Options()
     >>> options.threading.private_threadpool_size = 4
@@ -219,7 +219,7 @@ class AutotuneOptions(_OptionRecord):
 
 
 class OptimizationOptions(_OptionRecord):
-    """Accepted for compatibility and ignored: plans need no rewriting to be fast.
+    """Accepted for compatibility with TensorFlow and ignored.
 
     >>> options = Options()
     >>> options.experimental_optimization.map_fusion = True
@@ -258,19 +258,20 @@ class Options(_OptionRecord):
 
     Attributes:
         experimental_distribute: how the dataset is divided among workers.
-        worker_processes: the number of Grain's worker processes in which maps with
-            `num_parallel_calls` run, instead of threads; for functions that are heavy
-            and keep Python busy. The processes are started anew, so a script needs
-            the usual ``if __name__ == "__main__"``. Not in TensorFlow.
-        compiled_maps: whether functions of maps are compiled and called once for many
-            elements: faster for arithmetic, but the last digits of floats may differ
-            from those that one call for each element gives. For functions of numbers
-            without random numbers or state. Not in TensorFlow.
+        worker_processes: the number of Grain's worker processes that run the functions
+            of maps with `num_parallel_calls`, instead of threads. Use it for slow
+            functions that hold Python's global lock. The processes import your script
+            again, so it needs the usual ``if __name__ == "__main__"``. Not in
+            TensorFlow.
+        compiled_maps: whether to compile the functions of maps and call them once for
+            many elements. This is faster for arithmetic, but the last digits of floats
+            may differ from those of one call per element. The functions must take
+            numbers, and must not have state or draw random numbers. Not in TensorFlow.
 
     The other attributes are accepted for compatibility with TensorFlow.
 
     Raises:
-        TypeError: an attribute is set to a value of another type.
+        TypeError: an attribute is set to a value of the wrong type.
 
     >>> options = Options()
     >>> options.experimental_distribute.auto_shard_policy = AutoShardPolicy.OFF
@@ -316,10 +317,10 @@ class Options(_OptionRecord):
     }
 
     def merge(self, options: Options) -> Options:
-        """Returns a copy in which the values that were set on `options` win.
+        """Returns a copy in which values set on `options` override those set here.
 
         Raises:
-            TypeError: `options` is no `Options`.
+            TypeError: `options` is not an `Options` object.
 
         >>> first, second = Options(), Options()
         >>> first.deterministic, second.deterministic = True, False

@@ -27,28 +27,29 @@ from unisono._src.saving.checkpoint import (
 class BackupAndRestore(keras.callbacks.Callback):
     """Makes backups during `fit`, and resumes a stopped `fit` from the latest one.
 
-    It does what `keras.callbacks.BackupAndRestore` does, and also resumes within an
-    epoch. A backup has the weights, the optimizer, the states of metrics and random
-    generators, and the position in the data. So the final weights are equal, bit for
-    bit, to those of a `fit` that was never stopped. A backup is written completely
-    before it replaces the one before; a program that is stopped meanwhile loses none.
+    It works like `keras.callbacks.BackupAndRestore`, but can also resume in the middle
+    of an epoch. A backup contains the weights, the optimizer, the states of metrics and
+    random generators, and the position in the data. The final weights are therefore
+    equal, bit for bit, to those of a `fit` that was never stopped. A backup is written
+    completely before it replaces the previous one, so no backup is lost if the program
+    is stopped in between.
 
-    The model must be made in a strategy's scope. With several workers every worker
+    Create the model in the scope of a strategy. With several workers, every worker
     passes the callback, with a directory that all of them can read; the chief writes.
 
     Args:
-        backup_dir: the directory for backups; nothing else may be in it.
-        save_freq: ``"epoch"`` for a backup after each epoch, or a number for one after
-            that many batches.
-        double_checkpoint: whether the backup before the latest is kept as well, in
+        backup_dir: the directory for backups; keep nothing else in it.
+        save_freq: ``"epoch"`` for a backup after each epoch, or the number of batches
+            after which a backup is made.
+        double_checkpoint: whether the backup before the latest one is kept as well, in
             case a file is damaged.
         delete_checkpoint: whether the directory is removed at the end of `fit`.
 
     Raises:
         RuntimeError: Keras runs on another backend than JAX.
-        ValueError: `backup_dir` is empty, or `save_freq` is none of the above. `fit`
-            raises it if the model was made outside a scope, or if the backup is one
-            of another model.
+        ValueError: `backup_dir` is empty, or `save_freq` has another value. `fit`
+            raises it if the model was created outside a scope, or if the backup is of
+            another model.
 
     >>> import keras, numpy as np, tempfile, unisono
     >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -101,10 +102,10 @@ class BackupAndRestore(keras.callbacks.Callback):
     # Restoring.
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Restore the latest backup, if there is one.
+        """Restores the latest backup, if there is one.
 
         Raises:
-            ValueError: the model was made outside a scope, or the backup is one of
+            ValueError: the model was created outside a scope, or the backup is of
                 another model.
         """
         if self._input is None:
@@ -168,7 +169,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             self._metrics = self._checkpoint.metrics
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Restore the states of metrics, if `fit` resumes within this epoch."""
+        """Restores the states of metrics, if `fit` resumes within this epoch."""
         self._epoch, self._at = epoch, 0
         internals.set_first_epoch(self.model, None)
         values, self._metrics = self._metrics, None
@@ -182,7 +183,7 @@ class BackupAndRestore(keras.callbacks.Callback):
     def on_train_batch_end(
         self, batch: int, logs: dict[str, Any] | None = None
     ) -> None:
-        """Make a backup, if `save_freq` batches were done since the last one."""
+        """Makes a backup, if the last one was `save_freq` batches ago."""
         # With `steps_per_execution` one call stands for several batches.
         done = batch + 1
         self._since += done - self._at
@@ -199,7 +200,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             self._save(self._epoch, done)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Make a backup, if one is due at the end of an epoch."""
+        """Makes a backup, if one is due at the end of an epoch."""
         if self.save_freq == "epoch" or self._is_due:
             self._save(epoch + 1, 0)
 
@@ -212,7 +213,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._manager.save()
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        """Remove the backups, if `delete_checkpoint` is set."""
+        """Removes the backups, if `delete_checkpoint` is set."""
         internals.set_first_epoch(self.model, None)
         self._input = None
         if self.delete_checkpoint:

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 @final
 class DatasetCreator:
-    """Holds a function that makes a worker's dataset, to be given to `fit`.
+    """Holds a function that creates the dataset of a worker; pass it to `fit`.
 
     Args:
         dataset_fn: a function of an `InputContext` that returns a dataset. Each worker
             calls it; the dataset should be shuffled, repeated and batched.
-        input_options: for TensorFlow's signature; it has no effect.
+        input_options: accepted, no effect.
 
     Raises:
         TypeError: `dataset_fn` cannot be called.

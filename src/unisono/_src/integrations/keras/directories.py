@@ -289,25 +289,25 @@ def text_dataset_from_directory(
 
     Args:
         directory: has a folder for each class.
-        labels: "inferred" from the folders, None, or a number for each file.
+        labels: "inferred" from the folders, None, or a list of a number for each file.
         label_mode: "int" for int32, "binary" for 0.0 or 1.0, "categorical" for one-hot
             vectors, None for no labels.
-        class_names: the folders, in the order of their numbers.
-        batch_size: how many texts a batch has; None for single ones.
-        max_length: how many bytes of a text are kept; None for all.
-        shuffle: whether the files come in a random order.
+        class_names: the names of the folders, in the order of their labels.
+        batch_size: how many texts a batch has; None for single texts.
+        max_length: how many bytes of each text are kept; None for all.
+        shuffle: whether the files are read in a random order.
         seed: the same seed gives the same orders in every run.
-        validation_split: which part of the files is for validation.
-        subset: "training", "validation" or "both" of them, as a list of two datasets.
-        follow_links: whether folders that are links are read.
-        format: "tf", for a dataset of unisono.
-        verbose: whether to print how many files there are.
+        validation_split: the fraction of the files that is used for validation.
+        subset: "training", "validation", or "both" for a list of two datasets.
+        follow_links: whether symbolic links to folders are followed.
+        format: must be "tf", for a dataset of unisono.
+        verbose: whether to print the number of files.
 
     Returns:
         A dataset with the attributes `class_names` and `file_paths`.
 
     Raises:
-        ValueError: the arguments do not fit together, or there are no files.
+        ValueError: the arguments contradict each other, or there are no files.
 
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -361,33 +361,33 @@ def image_dataset_from_directory(
 ) -> Any:
     """Returns a dataset of the image files of a directory, as batches of float32.
 
-    The arguments that are not listed are those of `text_dataset_from_directory`.
+    `text_dataset_from_directory` describes the values of `label_mode`.
 
     Args:
         directory: has a folder for each class; its files are BMP, GIF, JPEG or PNG.
-        labels: "inferred" from the folders, None, or a number for each file.
+        labels: "inferred" from the folders, None, or a list of a number for each file.
         label_mode: "int", "binary", "categorical" or None.
-        class_names: the folders, in the order of their numbers.
+        class_names: the names of the folders, in the order of their labels.
         color_mode: "grayscale", "rgb" or "rgba", for 1, 3 or 4 channels.
-        batch_size: how many images a batch has; None for single ones.
+        batch_size: how many images a batch has; None for single images.
         image_size: the height and the width of all images.
-        shuffle: whether the files come in a random order.
+        shuffle: whether the files are read in a random order.
         seed: the same seed gives the same orders in every run.
-        validation_split: which part of the files is for validation.
-        subset: "training", "validation" or "both" of them, as a list of two datasets.
+        validation_split: the fraction of the files that is used for validation.
+        subset: "training", "validation", or "both" for a list of two datasets.
         interpolation: the method of `unisono.image.resize`.
-        follow_links: whether folders that are links are read.
-        crop_to_aspect_ratio: whether images are cut instead of stretched.
-        pad_to_aspect_ratio: whether images get borders instead of being stretched.
-        data_format: "channels_last", "channels_first", or None for Keras' own.
-        format: "tf", for a dataset of unisono.
-        verbose: whether to print how many files there are.
+        follow_links: whether symbolic links to folders are followed.
+        crop_to_aspect_ratio: whether images are cropped instead of stretched.
+        pad_to_aspect_ratio: whether images are padded instead of stretched.
+        data_format: "channels_last", "channels_first", or None for that of Keras.
+        format: must be "tf", for a dataset of unisono.
+        verbose: whether to print the number of files.
 
     Returns:
         A dataset with the attributes `class_names` and `file_paths`.
 
     Raises:
-        ValueError: the arguments do not fit together, or there are no files.
+        ValueError: the arguments contradict each other, or there are no files.
     """
     size = (image_size, image_size) if isinstance(image_size, int) else image_size
     _check(color_mode, interpolation.lower(), tuple(size))

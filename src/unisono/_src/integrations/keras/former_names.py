@@ -34,7 +34,7 @@ from unisono._src.saving.export import model_description
 class Reduction:
     """The ways in which a loss combines the examples of a batch.
 
-    Keras 3 takes them as strings, which these are.
+    They are the strings that Keras 3 uses.
 
     Attributes:
         AUTO: the same as `SUM_OVER_BATCH_SIZE`.
@@ -61,17 +61,17 @@ def load_model(
     safe_mode: bool = True,
     options: object = None,
 ) -> Any:
-    """Loads a model that Keras has saved, as a file or as a directory.
+    """Loads a model that Keras has saved as a file or a directory.
 
     Args:
-        filepath: the path given to `save`.
-        custom_objects: the program's own classes and functions, by name.
-        compile: whether to compile the model as it was.
-        safe_mode: whether to refuse code in the file.
+        filepath: the path that was passed to `save`.
+        custom_objects: classes and functions of your program, by name.
+        compile: whether to compile the model as it was before.
+        safe_mode: whether code in the file raises an error.
         options: TensorFlow's `LoadOptions`; accepted, no effect.
 
     Raises:
-        ValueError: there is no model of Keras at this path.
+        ValueError: there is no Keras model at this path.
 
     >>> import os, tempfile
     >>> from unisono import keras
@@ -97,13 +97,13 @@ def save_model(
     overwrite: bool = True,
     **kwargs: object,
 ) -> None:
-    """Saves a model of Keras, as ``model.save(filepath)`` does.
+    """Saves a Keras model, as ``model.save(filepath)`` does.
 
     Args:
         model: the model.
         filepath: a path that ends in ``.keras`` or ``.h5`` for a file. A path without
-            an ending is a directory of the same contents.
-        overwrite: whether an older model is replaced without a question.
+            an extension becomes a directory with the same contents.
+        overwrite: whether an existing model is replaced without asking.
         **kwargs: further arguments of `keras.saving.save_model`.
 
     >>> import os, tempfile

@@ -20,24 +20,25 @@ _BATCH = {"batch": 1, "epoch": 0}
 class TensorBoard(keras.callbacks.Callback):
     """Writes the losses and metrics of `fit` and `evaluate` for TensorBoard.
 
-    It writes the curves that `keras.callbacks.TensorBoard` writes, under the same
-    names, with `unisono.summary`. That one needs TensorFlow. With several workers every
-    worker passes the callback; the chief writes.
+    It writes the same curves as `keras.callbacks.TensorBoard`, under the same names,
+    but with `unisono.summary`; the callback of Keras needs TensorFlow. With several
+    workers, every worker passes the callback, and the chief writes.
 
     Args:
-        log_dir: the directory. Training goes to ``train`` below it, validation and
-            `evaluate` to ``validation``.
-        histogram_freq: a warning says that histograms are not written.
+        log_dir: the directory. The curves of training are in its folder ``train``,
+            those of validation and `evaluate` in ``validation``.
+        histogram_freq: not supported; a warning says that histograms are not written.
         write_graph: accepted, no effect; there is no graph.
-        write_images: a warning says that images are not written.
-        write_steps_per_second: whether to write how many steps a second has.
-        update_freq: ``"epoch"``, ``"batch"``, or a number for every so many batches.
+        write_images: not supported; a warning says that images are not written.
+        write_steps_per_second: whether to write the number of steps per second.
+        update_freq: ``"epoch"``, ``"batch"``, or the number of batches after which to
+            write.
         profile_batch: a batch to profile, or the first and the last one; 0 for none.
-        embeddings_freq: a warning says that embeddings are not written.
+        embeddings_freq: not supported; a warning says that embeddings are not written.
         embeddings_metadata: accepted, no effect.
 
     Raises:
-        ValueError: `update_freq` or `profile_batch` is none of the above.
+        ValueError: `update_freq` or `profile_batch` has another value.
 
     >>> import pathlib, tempfile
     >>> import numpy as np
@@ -102,17 +103,17 @@ class TensorBoard(keras.callbacks.Callback):
     # Training.
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Begin to count batches."""
+        """Starts to count batches."""
         self._batches = self._before = 0
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Note when the epoch begins."""
+        """Stores the time at which the epoch begins."""
         self._before, self._since = self._batches, time.perf_counter()
 
     def on_train_batch_begin(
         self, batch: int, logs: dict[str, Any] | None = None
     ) -> None:
-        """Begin to profile, if this is the first batch to be profiled."""
+        """Starts to profile, if this is the first batch to profile."""
         if self._profiled and self._batches + 1 == self._profiled[0]:
             profiler.start(os.path.join(self.log_dir, "train"))
             self._is_profiling = True
@@ -120,7 +121,7 @@ class TensorBoard(keras.callbacks.Callback):
     def on_train_batch_end(
         self, batch: int, logs: dict[str, Any] | None = None
     ) -> None:
-        """Write the metrics of the epoch so far, if `update_freq` says so."""
+        """Writes the metrics of the epoch so far, if they are due by `update_freq`."""
         self._batches += 1
         if self._every and self._batches % self._every == 0:
             self._write("train", "batch_{}", logs or {}, self._batches)
@@ -128,7 +129,7 @@ class TensorBoard(keras.callbacks.Callback):
             self._stop_profile()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Write the metrics of the epoch."""
+        """Writes the metrics of the epoch."""
         given = dict(logs or {})
         validation = {n[4:]: given.pop(n) for n in list(given) if n.startswith("val_")}
         self.model.jax_state_sync()
@@ -143,7 +144,7 @@ class TensorBoard(keras.callbacks.Callback):
             self._write("validation", "epoch_{}", validation, epoch)
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        """Close the files of summaries, and end a profile."""
+        """Closes the files of summaries, and ends a profile."""
         if self._is_profiling:
             self._stop_profile()
         self._close()
@@ -155,7 +156,7 @@ class TensorBoard(keras.callbacks.Callback):
     # Evaluation.
 
     def on_test_end(self, logs: dict[str, Any] | None = None) -> None:
-        """Write the metrics of `evaluate`, or of a validation, by training steps."""
+        """Writes the metrics of `evaluate`, or of a validation, by training step."""
         if self.model.optimizer is None:
             return
         self.model.jax_state_sync()

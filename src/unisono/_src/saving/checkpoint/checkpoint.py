@@ -40,15 +40,15 @@ class LoadStatus(abc.ABC):
 
     @abc.abstractmethod
     def assert_consumed(self) -> LoadStatus:
-        """Raises unless every value was restored and every object got a value.
+        """Raises an error unless every value was used and every object got one.
 
         Raises:
-            AssertionError: something is left; the message names it.
+            AssertionError: a value or an object is left; the message names it.
         """
 
     @abc.abstractmethod
     def assert_existing_objects_matched(self) -> LoadStatus:
-        """Raises unless every object that exists now was restored.
+        """Raises an error unless every object that exists now was restored.
 
         Raises:
             AssertionError: an object was not restored; the message names it.
@@ -56,7 +56,7 @@ class LoadStatus(abc.ABC):
 
     @abc.abstractmethod
     def assert_nontrivial_match(self) -> LoadStatus:
-        """Raises unless something was restored.
+        """Raises an error unless something was restored.
 
         Raises:
             AssertionError: nothing was restored.
@@ -64,7 +64,7 @@ class LoadStatus(abc.ABC):
 
     @abc.abstractmethod
     def expect_partial(self) -> LoadStatus:
-        """Suppresses the warning about values that no object has taken."""
+        """Suppresses the warning about values that were not used."""
 
     def initialize_or_restore(self, session: object = None) -> None:
         """Does nothing, because values are restored at once."""
@@ -95,7 +95,7 @@ class CheckpointLoadStatus(LoadStatus):
         self._restoration = restoration
 
     def assert_consumed(self) -> CheckpointLoadStatus:
-        """Raises unless every value was restored and every object got a value."""
+        """Raises an error unless every value was used and every object got one."""
         self._restoration.restore_new_objects()
         left = self._restoration.find_unresolved()
         if left:
@@ -107,7 +107,7 @@ class CheckpointLoadStatus(LoadStatus):
         return self.assert_existing_objects_matched()
 
     def assert_existing_objects_matched(self) -> CheckpointLoadStatus:
-        """Raises unless every object that exists now was restored."""
+        """Raises an error unless every object that exists now was restored."""
         self._restoration.restore_new_objects()
         left = self._restoration.find_unmatched()
         if left:
@@ -119,7 +119,7 @@ class CheckpointLoadStatus(LoadStatus):
         return self
 
     def assert_nontrivial_match(self) -> CheckpointLoadStatus:
-        """Raises unless something below the checkpoint was restored."""
+        """Raises an error unless something below the checkpoint was restored."""
         self._restoration.restore_new_objects()
         if not any(number != 0 for number in self._restoration.bound):
             raise AssertionError(
@@ -130,7 +130,7 @@ class CheckpointLoadStatus(LoadStatus):
         return self
 
     def expect_partial(self) -> CheckpointLoadStatus:
-        """Suppresses the warning about values that no object has taken."""
+        """Suppresses the warning about values that were not used."""
         self._restoration.is_partial_fine = True
         return self
 
@@ -146,7 +146,7 @@ class InitializationOnlyStatus(LoadStatus):
     assert_existing_objects_matched = assert_nontrivial_match = assert_consumed
 
     def expect_partial(self) -> InitializationOnlyStatus:
-        """Does nothing, because there are no values that could be left."""
+        """Does nothing, because there are no values."""
         return self
 
 
@@ -155,15 +155,15 @@ class CheckpointOptions:
     """Options of `Checkpoint.save`, `write`, `restore` and `read`.
 
     Args:
-        experimental_io_device: accepted, no effect; the host writes the files.
+        experimental_io_device: accepted and ignored; the host writes the files.
         experimental_enable_async_checkpoint: the same as `enable_async`.
-        experimental_write_callbacks: functions to call when the checkpoint is safe on
-            the disk, with its path or without arguments.
-        enable_async: whether `save` and `write` return as soon as they hold the values,
-            and a thread writes the files. The next `save`, `sync` or `restore` raises
-            the error if that fails.
-        wait_seconds: how many seconds to wait for the save before this one, in the
-            background or of another thread.
+        experimental_write_callbacks: functions that are called, with the path or
+            without arguments, when the checkpoint is safe on the disk.
+        enable_async: whether `save` and `write` return as soon as they have captured
+            the values, and a thread writes the files. If writing fails, the next
+            `save`, `sync` or `restore` raises the error.
+        wait_seconds: how many seconds to wait for an earlier save, in the background
+            or in another thread.
 
     >>> import tempfile, unisono
     >>> written = []
@@ -209,19 +209,19 @@ class Checkpoint(deferred_restore.DeferredRestoreMixin):
     """Saves and restores the state of some objects as one unit.
 
     The objects can be variables, optimizers, metrics, dataset iterators, random
-    generators, other checkpoints, objects of your own with such things in their
-    attributes, and lists, tuples and dicts of them. Arrays, numbers and strings are
-    saved as well. Values are restored by name, under any strategy. A value whose object
-    does not exist yet is restored when the object is set as an attribute.
+    generators, other checkpoints, objects of your own classes with any of these in
+    their attributes, and lists, tuples and dicts of them. Arrays, numbers and strings
+    are saved as well. Values are restored by name, under any strategy. The value of an
+    object that does not exist yet is restored when you set it as an attribute.
 
     Args:
-        root: an object whose attributes are saved as if they were the checkpoint's, or
-            a weak reference to it.
+        root: an object whose attributes are saved like those of the checkpoint, or a
+            weak reference to it.
         **kwargs: objects by name; they become attributes of the checkpoint.
 
     Raises:
-        ValueError: an object is of a kind that cannot be saved, or the root has an
-            attribute of the same name.
+        ValueError: an object cannot be saved, or `root` has an attribute of the same
+            name.
 
     >>> import tempfile, unisono
     >>> v = unisono.Variable([1.0, 2.0])
@@ -289,7 +289,7 @@ class Checkpoint(deferred_restore.DeferredRestoreMixin):
     def save_counter(self) -> Variable:
         """The variable that counts the calls of `save`.
 
-        It is made when it is first needed, and is saved and restored like the others.
+        It is created when it is first needed, and saved and restored like the others.
 
         >>> import tempfile, unisono
         >>> checkpoint = unisono.train.Checkpoint(v=unisono.Variable(1.0))
@@ -316,12 +316,12 @@ class Checkpoint(deferred_restore.DeferredRestoreMixin):
     def save(
         self, file_prefix: PathLike, options: CheckpointOptions | None = None
     ) -> str:
-        """Saves under a number that grows with every save.
+        """Saves a checkpoint whose number increases with every save.
 
-        With several workers every worker must call it. The chief writes. Give all
-        workers the same path, in a directory that all can see. If a worker gives
-        another path, nothing is written there. Of variables that are split over the
-        workers each writes its part; then another directory is an error.
+        With several workers, every worker must call it, and the chief writes. Pass the
+        same path on all workers, in a directory that all of them can see. If a worker
+        passes another path, nothing is written there. If variables are split over the
+        workers, each worker writes its part, and a different directory raises an error.
 
         Args:
             file_prefix: a path; the checkpoint is the directory ``prefix-number``.
@@ -332,8 +332,8 @@ class Checkpoint(deferred_restore.DeferredRestoreMixin):
 
         Raises:
             SaveError: the checkpoint could not be written, or another job saves under
-                the same name in this directory; older ones are untouched.
-            TimeoutError: a save before this one has not ended in time.
+                the same name in this directory; older checkpoints are unchanged.
+            TimeoutError: an earlier save has not ended in time.
             WorkerError: not all workers save, or they save different objects.
 
         >>> import tempfile, unisono
@@ -384,10 +384,10 @@ class Checkpoint(deferred_restore.DeferredRestoreMixin):
     def write(
         self, file_prefix: PathLike, options: CheckpointOptions | None = None
     ) -> str:
-        """Saves under exactly this path.
+        """Saves a checkpoint under exactly this path.
 
         The save is not counted, and `latest_checkpoint` ignores the checkpoint. With
-        several workers every worker must call it.
+        several workers, every worker must call it.
 
         Args:
             file_prefix: the path of the checkpoint, a directory.
@@ -398,8 +398,8 @@ class Checkpoint(deferred_restore.DeferredRestoreMixin):
 
         Raises:
             SaveError: the checkpoint could not be written; an older one under this path
-                is untouched.
-            TimeoutError: a save before this one has not ended in time.
+                is unchanged.
+            TimeoutError: an earlier save has not ended in time.
             WorkerError: not all workers save, or they save different objects.
 
         >>> import tempfile, unisono
@@ -479,7 +479,7 @@ class Checkpoint(deferred_restore.DeferredRestoreMixin):
     def sync(self) -> None:
         """Waits until a background save has ended.
 
-        Objects that were made since the last `restore` get their values.
+        Objects that were created since the last `restore` get their values.
 
         Raises:
             SaveError: the background save failed.
@@ -506,27 +506,27 @@ class Checkpoint(deferred_restore.DeferredRestoreMixin):
     def restore(
         self, save_path: PathLike | None, options: CheckpointOptions | None = None
     ) -> LoadStatus:
-        """Restores a checkpoint that `save` made.
+        """Restores a checkpoint that `save` has written.
 
-        With several workers every worker must call it, with the same checkpoint.
+        With several workers, every worker must call it, with the same checkpoint.
 
         Args:
             save_path: the path that `save` or `latest_checkpoint` returned; None
                 restores nothing.
-            options: `wait_seconds` says how long to wait for a save.
+            options: its `wait_seconds` is how long to wait for a save.
 
         Returns:
-            A status; its `assert_consumed` raises unless every value found its object
-            and every object its value.
+            A status. Its `assert_consumed` raises an error unless every value was used
+            and every object was given a value.
 
         Raises:
-            NotFoundError: there is no such checkpoint.
+            NotFoundError: the checkpoint does not exist.
             DataLossError: the checkpoint is damaged; nothing has been restored.
-            ValueError: a variable has another shape than its value; or a value differs
-                between the workers that saved, and their number differs now.
-                Nothing has been restored.
-            InvalidArgumentError: a variable has another type than its value; nothing
-                has been restored.
+            ValueError: a variable and its value have different shapes; or each worker
+                had its own value when it was saved, and the number of workers is
+                different now. Nothing has been restored.
+            InvalidArgumentError: a variable and its value have different dtypes;
+                nothing has been restored.
             WorkerError: not all workers restore, or they see different checkpoints.
 
         >>> import tempfile, unisono
@@ -546,19 +546,19 @@ class Checkpoint(deferred_restore.DeferredRestoreMixin):
     def read(
         self, save_path: PathLike | None, options: CheckpointOptions | None = None
     ) -> LoadStatus:
-        """Restores a checkpoint that `write` made.
+        """Restores a checkpoint that `write` has written.
 
-        It is `restore` without a save counter.
+        It works like `restore`, but without a save counter.
 
         Args:
             save_path: the path that `write` returned; None restores nothing.
-            options: `wait_seconds` says how long to wait for a save.
+            options: its `wait_seconds` is how long to wait for a save.
 
         Returns:
-            A status, as that of `restore`.
+            A status, like that of `restore`.
 
         Raises:
-            NotFoundError: there is no such checkpoint.
+            NotFoundError: the checkpoint does not exist.
             DataLossError: the checkpoint is damaged; nothing has been restored.
             ValueError: as for `restore`.
             InvalidArgumentError: as for `restore`.

@@ -33,21 +33,22 @@ _HOUR_NANOSECONDS = 3600 * 10**9
 class CheckpointManager:
     """Saves checkpoints in a directory and removes all but the newest.
 
-    With several workers every worker makes a manager and calls `save` and
-    `restore_or_initialize`; the chief writes and removes. All workers must see the
-    directory to restore from it. A worker that may not write there can save to a
+    With several workers, every worker must create a manager and call `save` and
+    `restore_or_initialize`; the chief writes and removes checkpoints. To restore, all
+    workers must see the directory. A worker that must not write there can pass a
     directory of its own, which stays empty.
 
-    Checkpoints of another name that are in the directory when the manager is made can
-    be the latest, as in TensorFlow. They are never removed.
+    If the directory already has checkpoints with another name when you create the
+    manager, one of them can be the latest, as in TensorFlow. They are never removed.
 
     Args:
         checkpoint: the checkpoint to save.
-        directory: the directory; it must belong to one manager only.
+        directory: the directory; only one manager may use it.
         max_to_keep: how many checkpoints to keep; None keeps all.
         keep_checkpoint_every_n_hours: keep a checkpoint forever, instead of removing
-            it, if it was saved at least this many hours after the last one kept so.
-        checkpoint_name: the checkpoints are called ``name-number``.
+            it, if it was saved at least this many hours after the last one that was
+            kept forever.
+        checkpoint_name: the name of the checkpoints, which are called ``name-number``.
         step_counter: a variable or number that counts steps.
         checkpoint_interval: save only when this many steps have passed since the last
             save.
@@ -55,9 +56,9 @@ class CheckpointManager:
         last_checkpoint_step: the step of the last save.
 
     Raises:
-        TypeError: a number of checkpoints or steps is no whole number.
+        TypeError: a number of checkpoints or steps is not an integer.
         ValueError: `max_to_keep` is not positive, `checkpoint_interval` is given
-            without `step_counter`, or `checkpoint_name` is not a plain name.
+            without `step_counter`, or `checkpoint_name` has a path separator.
 
     >>> import tempfile, unisono
     >>> checkpoint = unisono.train.Checkpoint(v=unisono.Variable(1.0))
@@ -134,7 +135,7 @@ class CheckpointManager:
 
     @property
     def checkpoint_interval(self) -> int | None:
-        """The least number of steps between two saves, or None."""
+        """The minimum number of steps between two saves, or None."""
         return self._interval
 
     @property
@@ -161,7 +162,7 @@ class CheckpointManager:
     def latest_checkpoint(self) -> str | None:
         """The path of the newest undamaged checkpoint, or None.
 
-        A damaged checkpoint is passed over with a warning that names the damaged file.
+        A damaged checkpoint is skipped, with a warning that names the damaged file.
 
         >>> import tempfile, unisono
         >>> checkpoint = unisono.train.Checkpoint(v=unisono.Variable(1.0))
@@ -207,10 +208,10 @@ class CheckpointManager:
     ) -> str | None:
         """Saves a checkpoint, then removes those that are too old.
 
-        With several workers every worker must call it.
+        With several workers, every worker must call it.
 
         Args:
-            checkpoint_number: the number in the name; default `save_counter`.
+            checkpoint_number: the number in the name; by default `save_counter`.
             check_interval: whether to save only if `checkpoint_interval` steps have
                 passed since the last save.
             options: how to save.
@@ -220,7 +221,7 @@ class CheckpointManager:
 
         Raises:
             SaveError: the checkpoint could not be written, or another job saves under
-                the same name in this directory; older ones are untouched.
+                the same name in this directory; older checkpoints are unchanged.
             WorkerError: not all workers save, or they save different objects.
 
         >>> import tempfile, unisono
@@ -281,13 +282,13 @@ class CheckpointManager:
     def restore_or_initialize(self) -> str | None:
         """Restores the newest undamaged checkpoint, or calls `init_fn`.
 
-        With several workers every worker must call it.
+        With several workers, every worker must call it.
 
         Returns:
-            The path of the checkpoint, or None if there is none.
+            The path of the checkpoint, or None if no checkpoint exists.
 
         Raises:
-            DataLossError: there are checkpoints, and all of them are damaged.
+            DataLossError: all checkpoints are damaged.
             ValueError: as for `Checkpoint.restore`.
             InvalidArgumentError: as for `Checkpoint.restore`.
             WorkerError: not all workers restore, or they see different checkpoints.

@@ -24,7 +24,7 @@ class Module(deferred_restore.DeferredRestoreMixin):
     Numbers and strings in its attributes count as configuration and are not saved.
 
     Args:
-        name: the name; default the name of the class in snake case.
+        name: the name; by default the name of the class in snake case.
 
     >>> import unisono
     >>> class LinearLayer(unisono.Module):
@@ -53,7 +53,7 @@ class Module(deferred_restore.DeferredRestoreMixin):
 
     @property
     def name_scope(self) -> name_scope:
-        """A block that prefixes the names of variables with that of the module.
+        """A context manager that prefixes variable names with the module's name.
 
         >>> import unisono
         >>> model = unisono.Module("model")
@@ -66,7 +66,7 @@ class Module(deferred_restore.DeferredRestoreMixin):
 
     @classmethod
     def with_name_scope(cls, method: Callable[..., _R]) -> Callable[..., _R]:
-        """Returns a method that runs in the module's `name_scope`; a decorator.
+        """Decorates a method so that it runs in the module's `name_scope`.
 
         Args:
             method: a method of a module.
@@ -100,9 +100,9 @@ class Module(deferred_restore.DeferredRestoreMixin):
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        """Every variable in its attributes and below them, each once.
+        """All variables of the module and of everything in its attributes, each once.
 
-        A `ShardedVariable` gives its parts.
+        For a `ShardedVariable`, the list contains its parts.
 
         >>> import unisono
         >>> model = unisono.Module()
@@ -147,7 +147,7 @@ class Module(deferred_restore.DeferredRestoreMixin):
 
     @property
     def submodules(self) -> tuple[Module, ...]:
-        """Every module below this one, each once.
+        """All modules below this one, each once.
 
         >>> import unisono
         >>> model = unisono.Module("model")

@@ -34,15 +34,15 @@ def latest_checkpoint(
 ) -> str | None:
     """Returns the path of the newest undamaged checkpoint in a directory, or None.
 
-    Checkpoints are ordered by when they were saved, and every file is verified. A
-    damaged checkpoint is passed over with a warning that names the damaged file.
+    The newest checkpoint is the one that was saved last. Every file is verified; a
+    damaged checkpoint is skipped, with a warning that names the damaged file.
 
-    Where there is none, the newest file of weights that Keras has saved there
-    (``….weights.h5``) is returned, for `load_weights`.
+    If the directory has no checkpoint, the function returns the newest file of weights
+    that Keras has saved there (``….weights.h5``), for `load_weights`.
 
     Args:
         checkpoint_dir: the directory.
-        latest_filename: accepted, no effect; no file records which is the latest.
+        latest_filename: accepted and ignored; no file records the latest checkpoint.
 
     >>> import tempfile, unisono
     >>> directory = tempfile.mkdtemp()
@@ -84,13 +84,14 @@ def _find_checkpoint(path: PathLike) -> pathlib.Path:
 
 
 def list_variables(ckpt_dir_or_file: PathLike) -> list[tuple[str, list[int]]]:
-    """Returns key and shape of every value in a checkpoint, in the order of keys.
+    """Returns the key and shape of every value in a checkpoint, sorted by key.
 
     Args:
-        ckpt_dir_or_file: a checkpoint, or a directory, whose latest checkpoint is used.
+        ckpt_dir_or_file: a checkpoint, or a directory with checkpoints, of which the
+            latest is used.
 
     Raises:
-        NotFoundError: there is no checkpoint.
+        NotFoundError: the checkpoint does not exist.
         DataLossError: the checkpoint is damaged.
 
     >>> import tempfile, unisono
@@ -108,11 +109,12 @@ def load_variable(ckpt_dir_or_file: PathLike, name: str) -> Any:
     """Returns one value of a checkpoint: a NumPy array, a random key or plain data.
 
     Args:
-        ckpt_dir_or_file: a checkpoint, or a directory, whose latest checkpoint is used.
-        name: the key of the value, as `list_variables` gives it.
+        ckpt_dir_or_file: a checkpoint, or a directory with checkpoints, of which the
+            latest is used.
+        name: the key of the value, as `list_variables` returns it.
 
     Raises:
-        NotFoundError: there is no such checkpoint, or it has no such key.
+        NotFoundError: the checkpoint does not exist, or does not have the key.
         DataLossError: the checkpoint is damaged.
 
     >>> import tempfile, unisono
@@ -152,10 +154,11 @@ def _load_entry(path: pathlib.Path, entry: manifest.Entry) -> Any:
 
 @final
 class CheckpointReader:
-    """Reads the values of a checkpoint by their keys; `load_checkpoint` makes one.
+    """Reads the values of a checkpoint by key; `load_checkpoint` returns one.
 
     Args:
-        path: a checkpoint, or a directory, whose latest checkpoint is used.
+        path: a checkpoint, or a directory with checkpoints, of which the latest is
+            used.
 
     >>> import tempfile, unisono
     >>> checkpoint = unisono.train.Checkpoint(v=unisono.Variable([1.0, 2.0]))
@@ -172,14 +175,14 @@ class CheckpointReader:
         self._entries = one_version.read(self._path, manifest.read).entries
 
     def has_tensor(self, tensor_str: str) -> bool:
-        """Whether the checkpoint has a value of this key."""
+        """Whether the checkpoint has a value with this key."""
         return tensor_str == object_graph.OBJECT_GRAPH or tensor_str in self._entries
 
     def get_tensor(self, tensor_str: str) -> np.ndarray | jax.Array:
-        """Returns the value of a key as an array; a random key is one of JAX's.
+        """Returns the value of a key as a NumPy array, or as a JAX random key.
 
         Raises:
-            NotFoundError: there is no such key.
+            NotFoundError: the checkpoint does not have the key.
             DataLossError: the checkpoint is damaged.
         """
         found = load_variable(self._path, tensor_str)
@@ -190,7 +193,7 @@ class CheckpointReader:
         return dict(list_variables(self._path))
 
     def get_variable_to_dtype_map(self) -> dict[str, Any]:
-        """Returns the element type of every array, by its key; `string` for others."""
+        """Returns the dtype of every array, by its key; `string` for other values."""
         found = {
             key: array_types.parse(entry.dtype) if entry.has_array else dtypes.string
             for key, entry in self._entries.items()
@@ -198,7 +201,7 @@ class CheckpointReader:
         return {object_graph.OBJECT_GRAPH: dtypes.string, **found}
 
     def debug_string(self) -> bytes:
-        """Returns a line for every value: its key, element type and shape."""
+        """Returns a line for every value, with its key, dtype and shape."""
         kinds = self.get_variable_to_dtype_map()
         shapes = self.get_variable_to_shape_map()
         lines = [f"{key} ({kinds[key]}) {shapes[key]}\n" for key in sorted(kinds)]
@@ -209,10 +212,11 @@ def load_checkpoint(ckpt_dir_or_file: PathLike) -> CheckpointReader:
     """Returns a reader of the values in a checkpoint.
 
     Args:
-        ckpt_dir_or_file: a checkpoint, or a directory, whose latest checkpoint is used.
+        ckpt_dir_or_file: a checkpoint, or a directory with checkpoints, of which the
+            latest is used.
 
     Raises:
-        NotFoundError: there is no checkpoint.
+        NotFoundError: the checkpoint does not exist.
         DataLossError: the checkpoint is damaged.
 
     >>> import tempfile, unisono
@@ -231,7 +235,7 @@ _PAUSE = 1.0
 @final
 @dataclasses.dataclass(frozen=True)
 class CheckpointState:
-    """Which checkpoints a directory has; `get_checkpoint_state` makes one.
+    """The checkpoints in a directory, as `get_checkpoint_state` returns them.
 
     Attributes:
         model_checkpoint_path: the path of the newest undamaged checkpoint.
@@ -247,11 +251,11 @@ class CheckpointState:
 def get_checkpoint_state(
     checkpoint_dir: PathLike, latest_filename: str | None = None
 ) -> CheckpointState | None:
-    """Returns which checkpoints a directory has; None if it has none that is whole.
+    """Returns the checkpoints in a directory; None if it has no undamaged one.
 
     Args:
         checkpoint_dir: the directory.
-        latest_filename: accepted, no effect; no file records which is the latest.
+        latest_filename: accepted and ignored; no file records the latest checkpoint.
 
     >>> import tempfile, unisono
     >>> directory = tempfile.mkdtemp()
@@ -284,16 +288,16 @@ def checkpoints_iterator(
 ) -> Iterator[str]:
     """Yields the latest checkpoint of a directory whenever there is a new one.
 
-    A program that evaluates beside one that trains loops over it. Checkpoints that
-    are saved and followed by others while it evaluates are left out.
+    Use it in a program that evaluates while another program trains. If several
+    checkpoints are saved during one evaluation, only the latest of them is returned.
 
     Args:
         checkpoint_dir: the directory.
-        min_interval_secs: the least number of seconds between two checkpoints.
-        timeout: how many seconds to wait for a new checkpoint; None to wait forever.
-        timeout_fn: called without arguments after each checkpoint, and whenever
-            `timeout` has passed. The loop ends if it returns something true. Without
-            it, the loop ends when `timeout` has passed.
+        min_interval_secs: the minimum number of seconds between two checkpoints.
+        timeout: how many seconds to wait for a new checkpoint; None waits forever.
+        timeout_fn: a function without arguments, called after each checkpoint and when
+            `timeout` has passed. The loop ends if it returns a true value. Without it,
+            the loop ends when `timeout` has passed.
 
     Yields:
         The path of a checkpoint.

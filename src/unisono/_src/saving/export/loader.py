@@ -262,17 +262,17 @@ def _name_outputs(result: object) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class LoadOptions:
-    """Options of `saved_model.load`, for TensorFlow's signature.
+    """Options of `saved_model.load`, for compatibility with TensorFlow.
 
     Args:
-        allow_partial_checkpoint: accepted, no effect; a model has all its values.
-        experimental_io_device: accepted, no effect.
-        experimental_skip_checkpoint: accepted if False; values are always loaded.
-        experimental_variable_policy: accepted, no effect; the scope in which the model
-            is loaded says where its variables are.
+        allow_partial_checkpoint: accepted and ignored; a model has all its values.
+        experimental_io_device: accepted and ignored.
+        experimental_skip_checkpoint: must be False; values are always loaded.
+        experimental_variable_policy: accepted and ignored; the scope in which you load
+            the model determines where its variables are.
 
     Raises:
-        ValueError: `experimental_skip_checkpoint` is set.
+        ValueError: `experimental_skip_checkpoint` is True.
 
     >>> import tempfile, unisono
     >>> path = tempfile.mkdtemp() + "/v"
@@ -298,24 +298,24 @@ class LoadOptions:
 def load(
     export_dir: str | os.PathLike[str], tags: object = None, options: object = None
 ) -> LoadedObject | Any:
-    """Loads a model that `save` exported; its Python code is not needed.
+    """Loads a model that `save` has exported; its Python code is not needed.
 
     Inside a strategy's scope the variables of the model are distributed.
 
     Args:
         export_dir: the directory given to `save`.
-        tags: accepted, no effect.
-        options: a `LoadOptions`; accepted, no effect.
+        tags: accepted and ignored.
+        options: a `LoadOptions`; accepted and ignored.
 
     Returns:
-        An object with the attributes and functions of the saved one; a variable if a
-        variable was saved.
+        An object with the attributes and functions of the saved object, or a variable
+        if a variable was saved.
 
     Raises:
-        NotFoundError: there is no model.
-        DataLossError: a file is damaged, or a program calls something other than
-            mathematics.
-        FailedPreconditionError: the model was exported for other devices.
+        NotFoundError: the model does not exist.
+        DataLossError: a file is damaged, or a program calls something other than the
+            mathematical functions of XLA.
+        FailedPreconditionError: the model was exported for different devices.
 
     >>> import tempfile, unisono
     >>> model = unisono.Module()
@@ -363,7 +363,7 @@ def load(
 
 
 def contains_saved_model(export_dir: str | os.PathLike[str]) -> bool:
-    """Returns whether a directory has a model that `save` exported.
+    """Returns whether a directory contains a model that `save` has exported.
 
     Args:
         export_dir: the directory.

@@ -35,12 +35,12 @@ class SaveOptions:
     """Options of `saved_model.save`.
 
     Args:
-        platforms: the kinds of devices that the functions can run on: some of cpu,
-            cuda, rocm, tpu. Default: all of them.
-        experimental_io_device: accepted, no effect; as are the next two.
-        experimental_custom_gradients: accepted; gradients are stored with the
-            functions, also those of `custom_gradient`.
-        save_debug_info: accepted.
+        platforms: the kinds of devices on which the functions can run, out of cpu,
+            cuda, rocm and tpu; by default all of them.
+        experimental_io_device: accepted and ignored.
+        experimental_custom_gradients: accepted and ignored; gradients are always stored
+            with the functions, including those of `custom_gradient`.
+        save_debug_info: accepted and ignored.
 
     >>> import tempfile, unisono
     >>> model = unisono.Module()
@@ -68,28 +68,29 @@ def save(
 ) -> None:
     """Exports the variables of an object, and its functions that have a signature.
 
-    The functions are stored as StableHLO programs for one device, the variables as one
-    copy. `load` needs none of the Python code. A Keras model is exported with its
-    `__call__`, which predicts; one of Flax needs `signatures`, because it does not say
-    what its inputs are. With several workers every worker must call it; one of those
-    that give the same directory writes.
+    The functions are stored as StableHLO programs for one device, and each variable as
+    one copy. `load` does not need the Python code. A Keras model is exported with its
+    `__call__`, for prediction. A Flax model needs `signatures`, because it does not
+    describe its inputs. With several workers, every worker must call this function; if
+    they pass the same directory, one of them writes for all.
 
     Args:
-        obj: an object with variables and with methods made by `unisono.function` with
-            an `input_signature`; a model of Keras or Flax; or one variable.
-        export_dir: the directory to write; an older model is replaced in one step.
-        signatures: a function with an input signature, or what its
-            `get_concrete_function` returns, or a dict of these; the loaded object has
-            them in `signatures`, where they return dicts, as in TensorFlow. One
-            function is `serving_default`; so is, by default, a Keras model's own, or
-            the only function of `obj`.
+        obj: an object with variables, and with methods that are decorated with
+            `unisono.function` and have an `input_signature`; a model of Keras or Flax;
+            or one variable.
+        export_dir: the directory to write to; an older model is replaced in one step.
+        signatures: a function with an input signature, the result of its
+            `get_concrete_function`, or a dict of these. The loaded object has them in
+            `signatures`, where they return dicts, as in TensorFlow. A single function
+            becomes `serving_default`. By default this is the function of a Keras model,
+            or the only function of `obj`.
         options: how to export.
 
     Raises:
         ValueError: `obj` is a container or a plain value; or a function uses a
             variable that `obj` does not have, or cannot be exported; or the inputs of
             a model are not known.
-        SaveError: the model could not be written; an older one is untouched.
+        SaveError: the model could not be written; an older one is unchanged.
         WorkerError: not all workers save.
 
     >>> import tempfile, unisono

@@ -32,24 +32,25 @@ _STOP_SECONDS = 10.0
 
 @final
 class RayCarrier(Carrier):
-    """Runs servers and workers as processes, on this machine or on several, by Ray.
+    """Runs servers and workers as processes, on one or several machines, with Ray.
 
-    If the cluster has a chief, as TF_CONFIG gives it, the head of a cluster of Ray is
-    started at the chief's address, and the tasks' own machines join it with
-    `distribute.Server`. Otherwise servers and workers run in a cluster that is running
-    already, or else in one that is started on this machine, and that only this machine
-    can reach. In any case a token is asked for: whoever knows it can run code.
+    If you give the address of a running Ray cluster, they run there. Otherwise, if the
+    cluster of the strategy has a chief, for example in TF_CONFIG, the head of a Ray
+    cluster is started at the address of the chief, and the machines of the other tasks
+    join it with `distribute.Server`. Otherwise they run in the Ray cluster that this
+    process is connected to, or in a new one that only this machine can reach. A Ray
+    cluster that unisono starts requires a token: whoever knows it can run code.
 
     Args:
-        address: the address of a running cluster. By default the environment variable
-            ``RAY_ADDRESS``, if it is set.
+        address: the address of a running Ray cluster. The default is the environment
+            variable ``RAY_ADDRESS``, if it is set.
         gpus_per_worker: how many GPUs each worker takes. The default is an equal share
-            of those that there are.
+            of the available GPUs.
         timeout_seconds: how long to wait until all servers and workers answer.
 
     Raises:
         ModuleNotFoundError: Ray is not installed.
-        ValueError: the address is malformed.
+        ValueError: the address is malformed, or `timeout_seconds` is not positive.
 
     >>> RayCarrier("10.0.0.7")
     Traceback (most recent call last):
@@ -90,7 +91,7 @@ class RayCarrier(Carrier):
         """Starts all servers and workers; see `Carrier`.
 
         Raises:
-            PermissionError: the cluster of Ray does not accept the token.
+            PermissionError: the Ray cluster does not accept the token.
             RuntimeError: a cluster of several machines has no token.
             UnavailableError: the cluster, a server or a worker does not answer.
         """
@@ -264,11 +265,11 @@ class RayCarrier(Carrier):
         return self._handles[kind, index].address
 
     def process(self, kind: str, index: int) -> int:
-        """Returns the number of the process of a server or worker, on its machine."""
+        """Returns the process ID of a server or worker on its machine."""
         return self._handles[kind, index].where.pid
 
     def replace(self, kind: str, index: int) -> None:
-        """Starts a new, empty object in place of a lost one; see `Carrier`."""
+        """Starts a new, empty task in place of a lost one; see `Carrier`."""
         with self._changed:
             if self._connection is None:
                 raise errors.UnavailableError(

@@ -31,31 +31,34 @@ _PAUSE = 0.2
 
 @final
 class Server:
-    """Lends this machine to a `ParameterServerStrategy`, as one of its tasks.
+    """Makes this machine available to a `ParameterServerStrategy`, as one of its tasks.
 
-    Run it on every machine of the tasks ``worker`` and ``ps``. It starts a node of Ray
-    as a child of this process, which joins the cluster that the chief starts. There the
-    strategy then runs the worker or the parameter server. The chief may start later,
-    and again.
+    Run it on every machine with a ``worker`` or ``ps`` task. It starts a Ray node in a
+    child process, which joins the cluster that the chief starts. The strategy then runs
+    the worker or the parameter server on this node. The chief may start later, and may
+    be restarted.
 
-    A program that makes all servers and the strategy in one process needs no chief, as
-    in TensorFlow's tutorial: the strategy starts local workers and parameter servers.
+    A program that creates all servers and the strategy in one process does not need a
+    chief, as in TensorFlow's tutorial: the strategy starts local workers and parameter
+    servers.
 
-    Tasks of several processes need the same secret in the environment variable
-    ``RAY_AUTH_TOKEN``. `unisono launch --ps` sets it. Whoever knows it can run code in
-    the job.
+    If the tasks are in several processes, they all need the same secret in the
+    environment variable ``RAY_AUTH_TOKEN``. `unisono launch --ps` sets it. Whoever
+    knows it can run code in the job.
 
     Args:
         server_or_cluster_def: the cluster: a `ClusterSpec` or a dictionary of jobs.
-        job_name: the job of this task, such as ``"worker"``. It may be left out if the
-            cluster has one job.
-        task_index: the number of this task. It may be left out if its job has one task.
-        protocol: ``"grpc"``, which Ray speaks, or None.
+        job_name: the job of this task, such as ``"worker"``. You can leave it out if
+            the cluster has one job.
+        task_index: the index of this task. You can leave it out if its job has one
+            task.
+        protocol: ``"grpc"``, which Ray uses, or None.
         config: a `compat.v1.ConfigProto`, which has no effect, or None.
-        start: whether to start at once.
+        start: whether to start immediately.
 
     Raises:
-        ValueError: the cluster has no such task, or no chief and other machines.
+        ValueError: the cluster does not have this task, or it has other machines and no
+            chief.
         RuntimeError: there is no token.
         ModuleNotFoundError: Ray is not installed.
 
@@ -104,11 +107,11 @@ class Server:
     def create_local_server(
         cls, config: ConfigProto | None = None, start: bool = True
     ) -> Server:
-        """Makes the server of a cluster that has this task alone, on a free port.
+        """Creates the server of a cluster with only this task, on a free port.
 
         Args:
             config: a `compat.v1.ConfigProto`, which has no effect, or None.
-            start: whether to start at once.
+            start: whether to start immediately.
 
         >>> import unisono
         >>> server = unisono.distribute.Server.create_local_server()
@@ -124,7 +127,7 @@ class Server:
         return f"grpc://{self._address}"
 
     def start(self) -> None:
-        """Starts to look for the chief and to serve it; does so once."""
+        """Starts to wait for the chief and to serve it, if this has not started yet."""
         # Without a chief, the strategy of this process runs the task by itself.
         if self._node_loop is None and self._chief:
             task = f"{self._job}-{self._index}"
@@ -135,7 +138,7 @@ class Server:
         """Serves the cluster for as long as this process runs.
 
         Raises:
-            UnavailableError: no chief has come for an hour, or the node cannot start.
+            UnavailableError: no chief has started in an hour, or the node cannot start.
             ValueError: the cluster has no chief.
         """
         self.start()
