@@ -164,3 +164,52 @@ def test_constants_that_are_used_as_sizes_may_be_arrays():
 def test_an_empty_list_is_of_the_type_that_is_asked_for():
     assert tensors.tensor([], np.int32).dtype == np.int32
     assert tensors.tensor([]).dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
+@pytest.mark.parametrize("how", [lambda f: f, tf.function])
+def test_sums_of_half_precision_do_not_stop(dtype, how):
+    ones, zeros = tf.ones([20, 200], dtype), tf.zeros([4000], tf.int32)
+    flat = tf.reshape(ones, [-1])
+    sums = [
+        how(tf.reduce_sum)(ones),
+        how(lambda x: tf.norm(x, 1))(ones),
+        how(lambda x: tf.math.unsorted_segment_sum(x, zeros, 1)[0])(flat),
+        how(lambda x: tf.add_n([x[0, 0]] * 4000))(ones),
+    ]
+    assert [float(x) for x in sums] == [4000.0] * 4
+    assert all(x.dtype == dtype for x in sums)
+    image = tf.reshape(ones, [1, 20, 200, 1])
+    pooled = how(lambda x: tf.nn.avg_pool2d(x, [20, 200], 1, "VALID"))(image)
+    assert pooled.item() == 1 and pooled.dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("numbers", "dtype", "mean"),
+    [
+        ([2_000_000_000, 2_000_000_002], "int32", 2_000_000_001),
+        ([-2_000_000_000, -2_000_000_001], "int32", -2_000_000_000),
+        ([2**31, 2**31 + 4], "uint32", 2**31 + 2),
+        ([127, 127, 126], "int8", 126),
+    ],
+)
+def test_means_of_integers_do_not_overflow(numbers, dtype, mean):
+    given = tf.constant(numbers, dtype)
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    step = tf.function(lambda: strategy.run(lambda: tf.reduce_mean(given) + 0))
+    for found in (tf.reduce_mean(given), step()):
+        for part in strategy.experimental_local_results(found):
+            assert int(part) == mean
+
+
+def test_the_largest_and_smallest_element_are_never_nan():
+    nan = float("nan")
+    for how in (lambda f: f, tf.function):
+        assert int(how(tf.argmax)(tf.constant([3.0, nan, 4.0]))) == 2
+        assert int(how(tf.argmin)(tf.constant([3.0, nan, 2.0]))) == 2
+        assert int(how(tf.argmax)(tf.constant([nan, nan]))) == 0
+
+
+def test_a_single_index_out_of_range_is_told():
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"indices = 5 is not in"):
+        tf.gather(tf.constant([1, 2, 3]), 5)

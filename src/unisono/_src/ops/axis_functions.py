@@ -44,10 +44,11 @@ def check_bounds(
     known = np.asarray(indices)
     wrong = (known < low) | (known >= np.asarray(size))
     if wrong.any():
-        where = tuple(int(i[0]) for i in np.nonzero(wrong))
+        where = tuple(map(int, np.argwhere(wrong)[0]))
         limit = np.broadcast_to(np.asarray(size), known.shape)[where]
         raise errors.InvalidArgumentError(
-            f"indices{list(where)} = {known[where]} is not in [0, {limit}) in {name}."
+            f"indices{list(where) or ''} = {known[where]} is not in [0, {limit}) in "
+            f"{name}."
         )
 
 
@@ -146,7 +147,13 @@ def _reduce(
 
 def add_up(x: jax.Array, axis: Axes, keepdims: bool) -> jax.Array:
     """Returns the sum, of the type of the elements."""
-    return jnp.sum(x, axis, x.dtype, keepdims=keepdims)
+    # If JAX is given the type of the result, it also adds in it.
+    return jnp.sum(x, axis, keepdims=keepdims).astype(x.dtype)
+
+
+def multiply(x: jax.Array, axis: Axes, keepdims: bool) -> jax.Array:
+    """Returns the product, of the type of the elements."""
+    return jnp.prod(x, axis, keepdims=keepdims).astype(x.dtype)
 
 
 def mean(x: jax.Array, axis: Axes, keepdims: bool) -> jax.Array:
@@ -155,12 +162,13 @@ def mean(x: jax.Array, axis: Axes, keepdims: bool) -> jax.Array:
         return jnp.mean(x, axis, keepdims=keepdims)
     axes = range(x.ndim) if axis is None else axis
     count = int(np.prod([x.shape[i] for i in axes], dtype=np.int64))
-    # The sum of small integers would not fit their type, and the mean does.
-    wide = jnp.promote_types(x.dtype, jnp.int32) if x.dtype.itemsize < 4 else x.dtype
-    total = add_up(x.astype(wide), axis, keepdims)
-    # XLA's division of integers rounds toward zero, as TensorFlow's mean does.
-    found = jax.lax.div(total, jnp.full_like(total, count)) if count else total
-    return found.astype(x.dtype)
+    # The sum of integers may not fit their type, and the mean does.
+    with jax.enable_x64(True):
+        wide = jnp.uint64 if x.dtype.kind == "u" else jnp.int64
+        total = jnp.sum(x.astype(wide), axis, keepdims=keepdims)
+        # XLA's division of integers rounds toward zero, as TensorFlow's mean does.
+        found = jax.lax.div(total, jnp.full_like(total, count)) if count else total
+        return found.astype(x.dtype)
 
 
 def variance(
@@ -199,6 +207,9 @@ def position(
         )
     if x.dtype == dtypes.bool:
         x = x.astype(jnp.int32)
+    if kinds.kind(x.dtype) == "f":
+        # JAX and NumPy return the position of NaN, and TensorFlow passes over it.
+        x = jnp.where(jnp.isnan(x), -np.inf if fn is jnp.argmax else np.inf, x)
     return fn(x, along).astype(tensors.canonical_type(dtype))
 
 

@@ -186,10 +186,11 @@ def add_n(name: str, inputs: Sequence[TensorLike]) -> jax.Array:
         raise errors.InvalidArgumentError(
             f"{name} takes arrays of one shape, received {shapes}."
         )
-    total = jnp.asarray(found[0])
+    dtype = found[0].dtype
+    total = jnp.asarray(found[0], jnp.float32 if kinds.is_half(dtype) else dtype)
     for x in found[1:]:
         total = total + x
-    return total
+    return total.astype(dtype)
 
 
 def multiply_no_nan(x: jax.Array, y: jax.Array) -> jax.Array:

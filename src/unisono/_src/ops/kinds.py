@@ -49,6 +49,17 @@ def kind(dtype: ElementType) -> str:
     return TEXT if dtype == dtypes.string else ""
 
 
+def is_half(dtype: ElementType) -> bool:
+    """Returns whether sums in this type stop at some hundreds or thousands.
+
+    Then 1 is less than a half of the distance to the next number.
+
+    >>> is_half(jnp.dtype("bfloat16")), is_half(jnp.dtype("float32"))
+    (True, False)
+    """
+    return kind(dtype) == "f" and jnp.dtype(dtype).itemsize < 4
+
+
 def can_hold(wanted: ElementType, given: ElementType) -> bool:
     """Returns whether numbers of one type keep their meaning in another type.
 

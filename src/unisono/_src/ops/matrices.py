@@ -401,7 +401,7 @@ def _norm(
     # Over any other axes, and for "fro", a norm is that of all elements as a vector.
     sizes = jnp.abs(found)
     if ord == 1:
-        return jnp.sum(sizes, axes, sizes.dtype, keepdims=keep)
+        return axis_functions.add_up(sizes, axes, keep)
     if ord == np.inf:
         return jnp.max(sizes, axes, keepdims=keep)
     power = 2 if isinstance(ord, str) else ord

@@ -55,7 +55,7 @@ def reduce_mean(x: jax.Array, axis: Axes, keepdims: bool) -> jax.Array:
 @axis_functions.reduction("reduce_prod", "math.reduce_prod")
 def reduce_prod(x: jax.Array, axis: Axes, keepdims: bool) -> jax.Array:
     """Returns the product of elements over axes."""
-    return jnp.prod(x, axis, x.dtype, keepdims=keepdims)
+    return axis_functions.multiply(x, axis, keepdims)
 
 
 @axis_functions.reduction("reduce_max", "math.reduce_max", allowed=kinds.REAL)

@@ -252,6 +252,9 @@ def _reduce_segments(
     rows, places = tensors.tensor(data), tensors.tensor(ids)
     kinds.check(name, rows.dtype, kinds.NUMBERS)
     kinds.check(name, places.dtype, kinds.INTEGER)
+    if how not in _ENDS and kinds.is_half(rows.dtype):
+        wide = _reduce_segments(name, how, rows.astype(jnp.float32), places, num)
+        return wide.astype(rows.dtype)
     if rows.shape[: places.ndim] != places.shape:
         raise errors.InvalidArgumentError(
             f"{name}: data of shape {list(rows.shape)} must begin with the shape "

@@ -202,6 +202,8 @@ def _avg_pool(layout: Layout, x: TensorLike, window: _Window) -> jax.Array:
     if not isinstance(window[2], str):
         raise ValueError(f"padding of {layout.name} must be 'SAME' or 'VALID'.")
 
+    wide = jnp.promote_types(found.dtype, jnp.float32)
+
     def add_up(values: jax.Array) -> jax.Array:
         made: jax.Array = tensors.call(
             layout.name, jax.lax.reduce_window, values, 0.0, jax.lax.add, *window
@@ -209,7 +211,8 @@ def _avg_pool(layout: Layout, x: TensorLike, window: _Window) -> jax.Array:
         return made
 
     # The second sum counts the elements of each window that are not padding.
-    return add_up(found) / add_up(jnp.ones(found.shape, found.dtype))
+    total = add_up(found.astype(wide)) / add_up(jnp.ones(found.shape, wide))
+    return total.astype(found.dtype)
 
 
 def _window(layout: Layout, ksize: Sizes, strides: Sizes, padding: Padding) -> _Window:
