@@ -199,8 +199,12 @@ def _no_numbers_error(x: object) -> Exception:
 
 
 def _is_text(x: np.ndarray) -> bool:
-    """Returns whether all objects of an array are texts."""
-    return all(isinstance(text, (bytes, str)) for text in x.ravel().tolist())
+    """Returns whether all objects of an array are texts, or arrays of one text."""
+    objects = x.ravel().tolist()
+    plain = (
+        x.item() if isinstance(x, np.ndarray) and not x.ndim else x for x in objects
+    )
+    return all(isinstance(text, (bytes, str)) for text in plain)
 
 
 def _natural_type(x: object, found: np.ndarray) -> np.dtype:

@@ -343,3 +343,14 @@ def test_options_are_checked():
 def test_texts_that_end_in_zero_bytes_are_told_apart():
     found = Dataset.from_tensor_slices([b"a", b"a\0", b"a"]).unique()
     assert list(found.as_numpy_iterator()) == [b"a", b"a\0"]
+
+
+def test_lists_of_single_texts_keep_every_byte():
+    texts = [uni.constant("ab"), uni.constant(b"c\0"), "d"]
+    for given in (texts, [[x] for x in texts]):
+        (found,) = Dataset.from_tensors(given).as_numpy_iterator()
+        assert found.ravel().tolist() == [b"ab", b"c\0", b"d"]
+    sliced = Dataset.from_tensor_slices(texts).filter(lambda x: x == "ab")
+    assert [*sliced.as_numpy_iterator()] == [b"ab"]
+    assert uni.convert_to_tensor(texts[:2]).tolist() == [b"ab", b"c\0"]
+    assert uni.strings.length(texts).tolist() == [2, 2, 1]

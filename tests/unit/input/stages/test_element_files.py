@@ -235,3 +235,19 @@ def test_a_position_in_a_file_that_was_replaced_is_refused(tmp_path):
     with pytest.raises(DataLossError, match="is damaged at element 1"):
         uni.train.Checkpoint(iterator=fresh).read(path)
         next(fresh)
+
+
+def test_padded_batches_of_single_texts_are_stored_as_text(tmp_path):
+    slices = Dataset.from_tensor_slices((["a", "bb", "c"], [1, 2, 3]))
+    dataset = slices.padded_batch(2)
+    expected = [[b"a", b"bb"], [b"c"]]
+    dataset.save(str(tmp_path / "saved"))
+    cached = dataset.cache(str(tmp_path / "cached"))
+    loaded = Dataset.load(str(tmp_path / "saved"))
+    for found in (dataset, loaded, cached, cached):
+        assert [x.tolist() for x, _ in found.as_numpy_iterator()] == expected
+
+
+def test_only_bytes_are_stored_as_text():
+    with pytest.raises(TypeError, match="Cannot store int as text: 3"):
+        element_files._describe(np.array([b"a", 3], object))

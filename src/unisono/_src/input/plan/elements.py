@@ -238,15 +238,16 @@ def _convert_sequence(x: Sequence[Any]) -> object:
         first = first[0]
     if isinstance(first, (str, bytes)):
         return _encode_text(np.array(x, _TEXT))
+    made = [to_array(v) for v in x] if _has_arrays(x) else x
     try:
-        array = np.array([to_array(v) for v in x] if _has_arrays(x) else x)
+        array = np.array(made)
     except ValueError as e:
         raise ValueError(
             f"Cannot make one array of a list whose parts differ in shape: {e}. Use a "
             "tuple for an element of several arrays."
         ) from e
-    if array.dtype.kind == "O":
-        return _encode_text(array)
+    if array.dtype.kind in "OSU":
+        return _encode_text(np.array(made, _TEXT))
     return array.astype(_type_of_list(x, first, array), copy=False)
 
 
@@ -297,6 +298,8 @@ def _encode_text(array: np.ndarray) -> object:
     out = np.empty(array.shape, _TEXT)
     for index in np.ndindex(array.shape):
         value = array[index]
+        if type(value) is HostArray and not value.ndim:
+            value = value.item()
         if not isinstance(value, (str, bytes)):
             raise TypeError(
                 f"Cannot convert {type(value).__name__} to an array: {value!r}. "
@@ -417,7 +420,7 @@ def _stack_column(column: list[Any], allocate: Callable[..., np.ndarray]) -> np.
         np.concatenate(column, out=rows)
         return out
     for row, x in enumerate(column):
-        out[row] = x
+        out[row] = as_array(x)[()]
     return out
 
 

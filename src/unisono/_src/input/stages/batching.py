@@ -212,7 +212,8 @@ def _pad(column: Sequence[Any], spec: Any, value: object) -> np.ndarray:
     out = np.full((len(arrays), *sizes), value, spec.dtype)
     for row, a in enumerate(arrays):
         place: Any = (row, *map(slice, a.shape))
-        out[place] = a
+        # A single text is an array that holds it, and not to be stored itself.
+        out[place] = a[()]
     return out
 
 

@@ -151,13 +151,20 @@ def _describe(array: np.ndarray) -> tuple[list[Any], list[_Piece]]:
     shape = list(array.shape)
     if array.dtype.kind == "O":
         # Text has no fixed width: first the lengths, then all texts in one piece.
-        flat = [bytes(x) for x in array.ravel()]
+        flat = [_as_bytes(x) for x in array.ravel()]
         lengths = np.array([len(x) for x in flat], "<i8")
         return ["text", shape], [lengths.tobytes(), b"".join(flat)]
     # The description of types such as bfloat16 tells their size only; the name does it.
     kind = array.dtype.name if array.dtype.kind == "V" else array.dtype.str
     # The memory of the array itself: it may be large, and a copy takes time.
     return [kind, shape], [np.ascontiguousarray(array).reshape(-1).view(np.uint8)]
+
+
+def _as_bytes(text: object) -> bytes:
+    """Returns a text; refuses what else `bytes` takes, such as a number or an array."""
+    if not isinstance(text, bytes):
+        raise TypeError(f"Cannot store {type(text).__name__} as text: {text!r}.")
+    return text
 
 
 def _encode(element: object) -> list[_Piece]:
