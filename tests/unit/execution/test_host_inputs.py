@@ -532,3 +532,11 @@ def test_random_programs_take_the_elements_that_python_takes(is_distributed, pro
     assert [int(step(np.int32(x))) for x in (1, 2)] == want
     assert int(v) == state["v"]
     assert int(take()) == next(expected)
+
+
+def test_iterators_have_the_method_next():
+    dataset = uni.data.Dataset.range(4)
+    step = uni.function(lambda iterator: iterator.next() + iterator.get_next())
+    iterator = iter(dataset)
+    assert int(iterator.next()) + int(step(iterator)) == 3
+    assert dataset.as_numpy_iterator().next() == 0

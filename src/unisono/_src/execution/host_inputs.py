@@ -142,9 +142,11 @@ class IteratorHandle:
             raise ValueError(_IN_REPLICAS)
         return _take_next(frame.state, self.index)
 
-    def get_next(self) -> Any:
+    def next(self) -> Any:
         """Return the next element, as ``next`` does."""
         return next(self)
+
+    get_next = next
 
     def get_next_as_optional(self) -> Any:
         """Raise `NeedsHost`: only the host knows whether there is a next element."""

@@ -41,7 +41,7 @@ class InputIterator:
         """Returns the values of the next step.
 
         Args:
-            device: accepted for TensorFlow's sake.
+            device: accepted for compatibility with TensorFlow and ignored.
 
         Raises:
             OutOfRangeError: there are no more steps.

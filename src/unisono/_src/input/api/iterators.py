@@ -96,6 +96,10 @@ class PositionedIterator(host_inputs.HostIterator, abc.ABC):
     def close(self) -> None:
         """Releases threads, processes and files, and ends the iteration."""
 
+    def next(self) -> Any:
+        """Returns the next element, as ``next(iterator)`` does."""
+        return next(self)
+
     def get_next(self) -> Any:
         """Returns the next element.
 
@@ -295,6 +299,15 @@ class NumpyIterator:
 
     def __next__(self) -> Any:
         return elements.map_leaves(elements.to_plain, next(self._iterator))
+
+    def next(self) -> Any:
+        """Returns the next element, as ``next(iterator)`` does.
+
+        >>> from unisono.data import Dataset
+        >>> Dataset.range(3, 5).as_numpy_iterator().next().item()
+        3
+        """
+        return next(self)
 
     def get_state(self) -> dict[str, Any]:
         """Returns the position as plain data, which a checkpoint can save."""
