@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from unisono._src.foundation import ambient
@@ -15,6 +15,18 @@ from unisono._src.saving.format import manifest
 from unisono._src.state.variables import Variable
 
 _R = TypeVar("_R")
+# As names of Python, so that they are the beginning of variables' names.
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+def _to_snake_case(name: str) -> str:
+    """Returns the name of a class as TensorFlow writes it in names of modules.
+
+    >>> _to_snake_case("LSTMCell"), _to_snake_case("Dense2D"), _to_snake_case("_Own")
+    ('lstm_cell', 'dense2d', '__own')
+    """
+    words = re.sub(r"((?<=[a-z0-9])[A-Z]|(?!^)[A-Z](?=[a-z]))", r"_\1", name)
+    return words.lower()
 
 
 class Module(deferred_restore.DeferredRestoreMixin):
@@ -38,7 +50,12 @@ class Module(deferred_restore.DeferredRestoreMixin):
 
     def __init__(self, name: str | None = None) -> None:
         kind = type(self).__name__
-        self._name = name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind).lower()
+        if name is not None and not _NAME.fullmatch(name):
+            raise ValueError(
+                f"{name!r} is not a valid module name. Use letters, digits and "
+                "underscores, such as 'encoder_1'."
+            )
+        self._name = _to_snake_case(kind) if name is None else name
         # With the names of the blocks in which the module is made.
         self._names = f"{ambient.current().names}{self._name}/"
 
@@ -158,4 +175,31 @@ class Module(deferred_restore.DeferredRestoreMixin):
         return tuple(x for x in self._objects_below() if isinstance(x, Module))
 
     def _objects_below(self) -> list[Any]:
-        return [found.obj for found in object_graph.walk(self)[1:]]
+        """Returns the objects in the attributes, in TensorFlow's order.
+
+        First those of a module's own attributes, sorted by name, also in lists and
+        dicts; then those of each module that is among them.
+        """
+        nodes = object_graph.walk(self)
+        found = {0: nodes[0].obj}
+
+        def list_below(parent: object_graph.FoundObject) -> Iterator[int]:
+            names: Iterable[str] = parent.children
+            if isinstance(parent.obj, dict) and len({*map(type, parent.obj)}) == 1:
+                names = map(str, sorted(parent.obj))
+            for number in (parent.children[name] for name in names):
+                if isinstance(nodes[number].obj, (list, tuple, dict)):
+                    yield from list_below(nodes[number])
+                else:
+                    yield number
+
+        def add(number: int) -> None:
+            own = [
+                n for n in dict.fromkeys(list_below(nodes[number])) if n not in found
+            ]
+            found.update((n, nodes[n].obj) for n in own)
+            for below in own:
+                add(below)
+
+        add(0)
+        return [*found.values()][1:]
