@@ -109,3 +109,20 @@ def test_a_failed_step_leaves_variables_as_they_were():
         run(strategy, replica, np.zeros(3, np.float32))
     assert copies(v) == [1.0, 1.0]
     assert run(strategy, replica, np.zeros(2, np.float32)) == [2.0, 2.0]
+
+
+def test_results_of_python_that_differ_are_noticed():
+    strategy, calls = mirrored(2), []
+
+    def count(x):
+        calls.append(0)
+        return len(calls), x * 2
+
+    first, second = (n for n, _ in run(strategy, count, jnp.ones(1)))
+    assert second == first + 1
+
+
+def test_zeros_of_other_signs_are_other_programs():
+    zeros = iter([0.0, -0.0] * 4)
+    found = run(mirrored(2), lambda x: x / next(zeros), jnp.ones(()))
+    assert sorted(map(float, found)) == [-np.inf, np.inf]

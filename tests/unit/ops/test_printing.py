@@ -4,6 +4,7 @@ import sys
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import unisono
@@ -54,3 +55,22 @@ def test_a_compiled_step_prints_each_time_on_each_replica(capsys, caplog):
     step(unisono.distribute.PerReplica((jnp.asarray(3.0), jnp.asarray(4.5))))
     lines = sorted(capsys.readouterr().err.splitlines())
     assert lines == ["x: {'v': 2}", "x: {'v': 4}", "x: {'v': 6}", "x: {'v': 9}"]
+
+
+def test_arrays_and_text_of_the_host_are_printed_as_others(capsys):
+    element = next(iter(unisono.data.Dataset.from_tensor_slices({"x": [[1.5, 2]]})))
+    words = unisono.constant(["a", 'b"'])
+    unisono.print(element, words, unisono.constant("c"), np.int64(3))
+    assert capsys.readouterr().err == '{\'x\': [1.5 2]} ["a" "b\\""] "c" 3\n'
+
+
+@pytest.mark.parametrize("returned", [None, 3, "argument"])
+def test_each_replica_prints_also_without_results(returned, capfd):
+    strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+    def replica(x):
+        unisono.print("hello")
+        return x if returned == "argument" else returned
+
+    unisono.function(lambda x: strategy.run(replica, args=(x,)))(jnp.ones(1))
+    assert capfd.readouterr().err.count("hello\n") == 2

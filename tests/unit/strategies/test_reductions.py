@@ -50,3 +50,13 @@ def test_the_sum_of_what_all_replicas_share_is_refused(strategy):
     # Zero is zero, however often it is added.
     assert strategy.reduce("SUM", np.zeros(2), axis=None).tolist() == [0, 0]
     assert strategy.reduce("MEAN", np.ones(2), axis=None).tolist() == [1, 1]
+
+
+def test_a_sum_along_an_axis_keeps_the_type_of_small_integers(strategy):
+    def make(_):
+        return jnp.array([100, 100], jnp.int8)
+
+    given = strategy.experimental_distribute_values_from_function(make)
+    found = strategy.reduce("SUM", given, axis=0)
+    assert (found.dtype, int(found)) == (jnp.int8, -112)
+    assert float(strategy.reduce("MEAN", given, axis=0)) == 100.0

@@ -301,8 +301,10 @@ def is_same_value(x: Any, y: Any) -> bool:
     # their effect is in the equations, which are compared.
     if callable(x) or not _has_own_equality(x):
         return type(x) is type(y)
-    # A parameter that is NaN in both programs is equal, though `==` says it is not.
-    return bool(x == y) or (isinstance(x, float) and x != x and y != y)
+    if isinstance(x, float):
+        # NaN is equal to NaN, and 0.0 is not equal to -0.0; `==` says otherwise.
+        return type(x) is type(y) and np.float64(x).tobytes() == np.float64(y).tobytes()
+    return bool(x == y)
 
 
 def _is_same_array(x: _Array, y: _Array) -> bool:
@@ -315,8 +317,7 @@ def _is_same_array(x: _Array, y: _Array) -> bool:
     if jax.numpy.issubdtype(x.dtype, jax.dtypes.extended):
         assert isinstance(x, jax.Array) and isinstance(y, jax.Array)
         x, y = jax.random.key_data(x), jax.random.key_data(y)
-    is_float = bool(jax.numpy.issubdtype(x.dtype, jax.numpy.inexact))
-    return bool(np.array_equal(np.asarray(x), np.asarray(y), equal_nan=is_float))
+    return np.asarray(x).tobytes() == np.asarray(y).tobytes()
 
 
 def _has_own_equality(x: object) -> bool:

@@ -61,29 +61,29 @@ class _ReplicaTrace:
 
 
 @final
+@dataclasses.dataclass(frozen=True)
 class _ResultSlot:
     """Stands in a result for a per-replica value that the program returns.
 
-    Args:
+    Attributes:
         arrays: how many arrays the value has.
         treedef: its structure.
     """
 
-    def __init__(self, arrays: int, treedef: jax.tree_util.PyTreeDef) -> None:
-        self.arrays = arrays
-        self.treedef = treedef
+    arrays: int
+    treedef: jax.tree_util.PyTreeDef
 
 
 @final
+@dataclasses.dataclass(frozen=True)
 class _Slot:
     """Stands in arguments for a per-replica value, or in a result for a merged one.
 
-    Args:
+    Attributes:
         index: its position among those values.
     """
 
-    def __init__(self, index: int) -> None:
-        self.index = index
+    index: int
 
 
 def run(
@@ -125,12 +125,15 @@ def run(
     seen = trace()
     _check_replicated(seen, cells)
     for _ in range(_count_further_traces(seen, topology.copies)):
-        if not equations.is_same(seen.closed, trace().closed):
+        if not _is_same(seen, trace()):
             raise ports.NeedsLockstep(
                 "The replica function makes another program on another call, so each "
                 "replica gets its own; that is slow. Python state, such as a counter "
                 "or NumPy's random numbers, is probably the cause."
             )
+    if seen.closed.effects and not seen.closed.out_avals:
+        # Without results on the devices of all replicas, XLA would run it on one.
+        raise ports.NeedsLockstep("The replica function has effects and no result.")
     # The traced program becomes a part of the one around it.
     given = jax.tree.leaves((inputs, stored))
     closed = _gather_late(placement, seen, cells)
@@ -172,6 +175,14 @@ def _count_further_traces(seen: _ReplicaTrace, replicas: int) -> int:
         # Creating variables and merging have effects in Python that must happen once.
         return 0
     return replicas - 1 if replicas <= _TRACE_ALL_UP_TO else 1
+
+
+def _is_same(seen: _ReplicaTrace, other: _ReplicaTrace) -> bool:
+    """Return whether two traces have the same program and the same result."""
+    first, second = nest.leaves(seen.shape), nest.leaves(other.shape)
+    return equations.is_same(seen.closed, other.closed) and equations.is_same_value(
+        [*first], [*second]
+    )
 
 
 def _trace(

@@ -13,8 +13,9 @@ import jax
 import numpy as np
 
 from unisono._src.execution import program_checks
-from unisono._src.foundation import nest
+from unisono._src.foundation import host_numbers, nest
 from unisono._src.foundation.tensorflow_names.everyday import everyday_name
+from unisono._src.input.plan import elements
 from unisono._src.ops import tensors
 from unisono._src.state import frames
 from unisono._src.values import jax_traces
@@ -25,6 +26,12 @@ _Stream: TypeAlias = TextIO | str | Callable[[str], object]
 # The place of an array in a text, between zero bytes, which texts do not have.
 _SLOT = re.compile("\0(\\d+)\0")
 _FILE = "file://"
+_OF_HOST = (
+    host_numbers.HostArray,
+    host_numbers.HostBool,
+    host_numbers.HostText,
+    np.generic,
+)
 
 
 @final
@@ -40,6 +47,21 @@ class _Slot:
 
     def __repr__(self) -> str:
         return f"\0{self.number}\0"
+
+
+@final
+class _Text:
+    """Stands for an array of the host, whose text is known.
+
+    Args:
+        text: the text.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
 
 
 @everyday_name(
@@ -85,6 +107,8 @@ def print(
     arrays: list[jax.Array] = []
 
     def leaf(x: object) -> object:
+        if isinstance(x, _OF_HOST):
+            return _Text(_format_array(elements.as_array(x), summarize))
         if not tensors.is_array(x):
             return x
         arrays.append(frames.strip_gradient(tensors.tensor(x)))
@@ -158,13 +182,13 @@ def _format_array(array: np.ndarray, summarize: int = 3) -> str:
     '[[0 1]\n ...\n [6 7]]'
     """
     if not array.ndim:
-        return _format_element(array[()], False)
+        return _format_element(array[()])
     return _format_axis(array, 0, array.ndim, summarize)
 
 
 def _format_axis(array: Any, depth: int, axes: int, ends: int) -> str:
     if depth == axes:
-        return _format_element(array, True)
+        return _format_element(array)
     gap = " "
     if depth < axes - 1:
         gap = "\n" * (axes - depth - 1) + " " * (depth + 1)
@@ -178,10 +202,12 @@ def _format_axis(array: Any, depth: int, axes: int, ends: int) -> str:
     return f"[{gap.join(shown)}]"
 
 
-def _format_element(x: Any, is_quoted: bool) -> str:
+def _format_element(x: Any) -> str:
     if isinstance(x, (bytes, str)):
         text = x.decode("utf-8", "replace") if isinstance(x, bytes) else x
-        return f'"{text}"' if is_quoted else text
+        for mark, escaped in (("\\", r"\\"), ('"', r"\""), ("\n", r"\n")):
+            text = text.replace(mark, escaped)
+        return f'"{text}"'
     if isinstance(x, np.bool_):
         # Alone it is a word, and in an array a digit.
         return str(int(x))

@@ -373,7 +373,9 @@ def sum_and_count(op: ReduceOp, axis: object, x: object) -> tuple[jax.Array, jax
     check_reducible(x.dtype, op.value)
     axes = _axes(axis, x.ndim)
     count = np.float32(np.prod([x.shape[a] for a in axes]))
-    return jnp.sum(x, axes), jnp.asarray(count)
+    total = jnp.sum(x, axes)
+    # The sum of small integers has their type; the mean is that of their true sum.
+    return total.astype(x.dtype) if op is ReduceOp.SUM else total, jnp.asarray(count)
 
 
 # Local: inside an SPMD program.
