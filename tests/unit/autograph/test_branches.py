@@ -1,6 +1,7 @@
 """`if`, `and`, `or`, `not`, conditional expressions and `assert` on traced values."""
 # ruff: noqa: SIM108
 
+import contextlib
 from typing import Any
 
 import jax
@@ -18,7 +19,7 @@ def test_a_name_that_one_branch_defines_is_an_error_with_the_line():
             y = 1
         return y
 
-    said = r"test_branches.py, line 17: 'y' must also be initialized in the else branch"
+    said = r"test_branches.py, line 18: 'y' must also be initialized in the else branch"
     with pytest.raises(ValueError, match=said):
         f(jnp.asarray(1.0))
 
@@ -222,3 +223,56 @@ def test_a_branch_in_cross_replica_context_may_run_a_step():
 
     assert float(train(jnp.asarray(2.0))) == 3.0
     assert float(train(jnp.asarray(-2.0))) == 3.0
+
+
+def returns_in_a_block(x):
+    with tf.name_scope("block"):
+        if x > 3:
+            return x * 2
+        elif x > 1:
+            return x
+        return x - 5
+
+
+def returns_in_a_try(x):
+    try:
+        if x > 1:
+            return x * 2
+        else:
+            return x
+    finally:
+        tf.identity(x)
+
+
+def returns_unless_an_error_is_suppressed(x):
+    with contextlib.suppress(ValueError):
+        int("no number")
+        if x > 5:
+            return x
+        else:
+            return x * 2
+    return x + 1
+
+
+def leaves_a_loop_in_a_block(x):
+    for _ in tf.range(4):
+        with tf.name_scope("turn"):
+            if x > 5:
+                return x
+            else:
+                x = x + 2
+    return -x
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        returns_in_a_block,
+        returns_in_a_try,
+        returns_unless_an_error_is_suppressed,
+        leaves_a_loop_in_a_block,
+    ],
+)
+def test_a_return_in_every_branch_of_a_block_leaves_the_function(program):
+    for x in (-2, 1, 2, 4, 9):
+        assert int(tf.function(program)(tf.constant(x))) == program(x)

@@ -133,3 +133,35 @@ def test_replicas_in_a_function_get_the_same_error():
         unisono.function(lambda: strategy.run(replica), autograph=False)()
     assert "unisono.cond(replica_id == 0, lambda: 1, lambda: 2)" in str(raised.value)
     assert "one program serves all replicas" in str(raised.value)
+
+
+def test_a_slice_with_computed_bounds_is_told_with_its_line():
+    def windows(x):
+        total = unisono.zeros([])
+        for t in unisono.range(3):
+            total += unisono.reduce_sum(x[t : t + 2])
+        return total
+
+    with pytest.raises(IndexError, match=r"x\[t : t \+ 2\].*\n.*unisono\.slice\("):
+        unisono.function(windows)(jnp.ones(4))
+
+
+@pytest.mark.parametrize("keep", ["list", "attribute"])
+def test_a_value_that_a_replica_function_has_kept_is_told(keep):
+    strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    kept = []
+
+    class Model:
+        loss = None
+
+    def replica(x):
+        kept.append(x * 2)
+        Model.loss = kept[0]
+
+    @unisono.function
+    def step(x):
+        strategy.run(replica, args=(x,))
+        return (kept[0] if keep == "list" else Model.loss) + 1
+
+    with pytest.raises(TypeError, match="combine the values of the replicas"):
+        step(jnp.ones(2))

@@ -223,3 +223,20 @@ def test_random_numbers_arrive_as_they_are_or_not_at_all(x, way):
         return
     found = np.asarray(WAYS[way](native if way != "batch" else x))
     np.testing.assert_array_equal(found, narrow)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (1.0, "float32"),
+        ([1, 2.5], "float32"),
+        ([], "float32"),
+        (3, "int32"),
+        (2**40, "int64"),
+        (np.float64(2), "float64"),
+        (lambda: 1.0, "float32"),
+    ],
+)
+def test_with_64_bits_a_variable_of_python_numbers_has_tensorflows_type(value, dtype):
+    with jax.enable_x64(True):
+        assert tf.Variable(value).dtype == dtype

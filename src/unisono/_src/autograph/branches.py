@@ -50,11 +50,13 @@ class _Branch:
         body: its program, which returns the arrays of the names.
         marks: by name, the value without its arrays; names without one are left out.
         leaves: by name, the shapes and types of the arrays.
+        flags: by name, the flags of jumps that are certainly set or not.
     """
 
     body: bodies.Body
     marks: dict[str, Any]
     leaves: dict[str, list[Any]]
+    flags: dict[str, bool]
 
 
 @final
@@ -108,6 +110,9 @@ class _Choice:
         for name, symbol in self._symbols.items():
             mark = main.marks.get(name)
             value = UNDEFINED if mark is None else carried.join(mark, out)
+            flag = main.flags.get(name)
+            if flag is not None and flag is other.flags.get(name):
+                value = flag  # Both branches return, so nothing behind them runs.
             carried.write([symbol], [value])
 
     def _trace(
@@ -116,18 +121,22 @@ class _Choice:
         """Returns one branch, whose program returns the values of some names."""
         marks: dict[str, Any] = {}
         counts: list[int] = []
+        flags: dict[str, bool] = {}
 
         def run() -> list[Any]:
             carried.write(self._every, self._before)
             self._blocks[which]()
             marks.clear()
             counts.clear()
+            flags.clear()
             leaves: list[Any] = []
             for name in names:
                 value = carried.read(self._symbols[name])
                 if value is UNDEFINED and name == jumps.RESULT and fill is not None:
                     zeros = iter([jnp.zeros(a.shape, a.dtype) for a in fill[1]])
                     value = carried.join(fill[0], zeros)
+                if isinstance(value, bool) and name.startswith(jumps.FLAGS):
+                    flags[name] = value
                 if value is not UNDEFINED:
                     if name in self._plain:
                         value = carried.as_arrays(value)
@@ -139,7 +148,7 @@ class _Choice:
         body = bodies.trace(run, ())
         every = iter(body.rebuild(body.avals()))
         parts = [[next(every) for _ in range(count)] for count in counts]
-        return _Branch(body, marks, dict(zip(marks, parts, strict=True)))
+        return _Branch(body, marks, dict(zip(marks, parts, strict=True)), flags)
 
     def _find_kept(self, main: _Branch, other: _Branch) -> list[str]:
         """Returns the names that have a value after both branches."""

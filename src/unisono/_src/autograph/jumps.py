@@ -15,6 +15,8 @@ from unisono._src.autograph import assigned_names, templates
 
 RETURNED = "ag__returned"
 RESULT = "ag__result"
+# What the names of flags begin with.
+FLAGS = (RETURNED, "ag__left_", "ag__skipped_")
 
 
 class UnsupportedSyntax(Exception):
@@ -141,16 +143,14 @@ class _Lowering:
         self, node: ast.If, rest: Sequence[Any], loop: _LoopFlags | None
     ) -> tuple[_Lowered, bool]:
         """Returns an `if` without jumps, and whether it has taken in all of `rest`."""
-        body, other = self.block(node.body, loop), self.block(node.orelse, loop)
+        body = self.block(node.body, loop)
+        # The statements behind run in the branch that does not jump.
+        other = self.block([*node.orelse, *(rest if body.always else [])], loop)
         flags = body.flags | other.flags
-        always, done = body.always and other.always, False
-        if always:
-            done = True
-        elif body.always or other.always:
-            # The statements behind run in the other branch.
-            after, done = self.block(rest, loop), True
-            into = other if body.always else body
-            into.body = into.body + _guard(after.body, into.flags, node)
+        always, done = body.always and other.always, body.always or other.always
+        if other.always and not body.always:
+            after = self.block(rest, loop)
+            body.body = body.body + _guard(after.body, body.flags, node)
             flags, always = flags | after.flags, after.always
         node.body = body.body or templates.statements("pass", node)
         node.orelse = other.body

@@ -45,6 +45,20 @@ _NO_LIMIT = (
     "...) as the first statement; give the bound of tf.range as a Python number; or "
     "give while_loop its maximum_iterations."
 )
+# How JAX tells that it was made by a replica function.
+_OF_REPLICAS = "traced for shard_map"
+_LEFT_REPLICA = (
+    "A value that a replica function has made is used outside of it. A list, a "
+    "dictionary or an object has carried it out: return it from the function that "
+    "strategy.run calls, and combine the values of the replicas with strategy.reduce."
+)
+# How JAX begins to say that the bounds of a slice are computed.
+_NO_SIZE = "Slice entries must be static integers"
+_SLICES = (
+    "The bounds of a slice are computed, and XLA must know its size. For a slice of a "
+    "known size write unisono.slice(x, [start], [size]); else select elements with "
+    "unisono.where and a mask of unisono.range."
+)
 _Test = ast.If | ast.While | ast.Assert | ast.IfExp
 _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Eq: "equal",
@@ -93,6 +107,10 @@ def explain() -> Iterator[None]:
         raise OperatorNotAllowedInGraphError(_message(error)) from error
     except jax.errors.UnexpectedTracerError as error:
         raise leak_error(error, frames.outermost().is_converted) from error
+    except IndexError as error:
+        if not str(error).startswith(_NO_SIZE):
+            raise
+        raise IndexError(f"{_where(error)}{_SLICES}") from error
     except OverflowError as error:
         raise _number_error(error) from None
     except ValueError as error:
@@ -126,6 +144,8 @@ def leak_error(
         error: what JAX said.
         is_converted: whether AutoGraph has made the branch or loop.
     """
+    if _OF_REPLICAS in str(error):
+        return TypeError(f"{_where(error)}{_LEFT_REPLICA}")
     if not is_converted:
         return error
     found = _LEAK.search(str(error))
@@ -159,6 +179,12 @@ def _message(error: Exception) -> str:
         advice += f"\n{_REPLICA_ID}"
     reason = _reason_text(_subject_text(node, outer))
     return f"{where}\n    {source}\n{reason} {advice}\nJAX said: {_first_line(error)}"
+
+
+def _where(error: Exception) -> str:
+    """Return the user's line, above what is said about it; "" if it is not known."""
+    found = _find_line(error.__traceback__)
+    return f"{found[0]}\n    {found[1]}\n" if found else ""
 
 
 def _first_line(error: Exception) -> str:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from unisono._src.foundation import wide_numbers
+from unisono._src.foundation import host_types, wide_numbers
 from unisono._src.values.array_operators import operand
 
 _T = TypeVar("_T")
@@ -49,6 +49,17 @@ def as_type(value: object, dtype: DType, name: str | None) -> jax.Array:
         return as_type(_as_array(value), dtype, name)
     what = f"the value of the variable '{name}'"
     return wide_numbers.as_jax(copy_if_numpy(value), dtype, what)
+
+
+def give_type(value: _T) -> _T | np.ndarray:
+    """Returns numbers of Python in TensorFlow's type, which has 32 bits if it can.
+
+    Without 64-bit types JAX does the same. Other values are returned as they are.
+    """
+    is_plain = isinstance(value, (*_NUMBERS, list, tuple))
+    if is_plain and all(type(x) in _NUMBERS for x in jax.tree.leaves(value)):
+        return host_types.to_array(value)
+    return value
 
 
 def check_given(value: object, name: str | None) -> None:

@@ -117,7 +117,7 @@ def _as_value(value: object, dtype: DTypeLike | None, name: str | None) -> jax.A
         value = operand(value)
         if not isinstance(value, jax.Array):
             what = f"the value of the variable '{name or 'Variable'}'"
-            own = conversion.copy_if_numpy(value)
+            own = conversion.copy_if_numpy(conversion.give_type(value))
             value = wide_numbers.as_jax(own, None, what)
     else:
         is_key = jnp.issubdtype(dtype, jax.dtypes.extended)
