@@ -1,6 +1,7 @@
 """Python statements on traced values raise one error, with the line to write."""
 
 import inspect
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -152,7 +153,7 @@ def test_a_value_that_a_replica_function_has_kept_is_told(keep):
     kept = []
 
     class Model:
-        loss = None
+        loss: Any = None
 
     def replica(x):
         kept.append(x * 2)

@@ -53,8 +53,9 @@ def test_what_is_there_is_not_replaced_unless_asked(tmp_path):
     for change in (gfile.copy, gfile.rename):
         with pytest.raises(errors.AlreadyExistsError, match="overwrite=True"):
             change(tmp_path / "a", tmp_path / "b")
+    gfile.mkdir(tmp_path)
     with pytest.raises(errors.AlreadyExistsError):
-        gfile.mkdir(tmp_path)
+        gfile.mkdir(tmp_path / "a")
     gfile.copy(tmp_path / "a", tmp_path / "b", overwrite=True)
     assert (tmp_path / "b").read_text() == "a"
 
@@ -132,3 +133,20 @@ def test_files_that_do_not_tell_their_size_are_read_to_the_end(tmp_path):
 def test_a_folder_is_no_file_and_is_named(tmp_path):
     with pytest.raises(IsADirectoryError, match=str(tmp_path)):
         local_files.read_bytes(tmp_path)
+
+
+def test_paths_below_a_wildcard_begin_with_the_current_folder(tmp_path, monkeypatch):
+    (tmp_path / "d").mkdir()
+    for name in ("b.txt", "a.txt", "d/c.txt"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    assert gfile.glob("*.txt") == ["./a.txt", "./b.txt"]
+    assert gfile.glob(["*/*.txt", "d/*", "a.txt"]) == ["./d/c.txt", "d/c.txt", "a.txt"]
+
+
+def test_a_file_that_is_open_for_something_else_is_named(tmp_path):
+    path = tmp_path / "a"
+    with gfile.GFile(path, "w") as file, pytest.raises(errors.PermissionDeniedError):
+        file.read()
+    with gfile.GFile(path) as file, pytest.raises(errors.PermissionDeniedError):
+        file.write("text")

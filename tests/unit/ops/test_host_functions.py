@@ -8,6 +8,21 @@ import unisono
 from tests.unit.ops import everyday_programs
 
 
+@pytest.mark.parametrize("wrong", [3.5, 300, np.float32([1.5])])
+def test_a_result_of_another_kind_is_not_converted(wrong):
+    def compute(x):
+        return wrong
+
+    spec = unisono.TensorSpec(np.shape(wrong), unisono.uint8)
+    with pytest.raises(TypeError, match="does not fit Tout=uint8"):
+        unisono.py_function(compute, [1], unisono.uint8)
+    with pytest.raises(Exception, match="does not fit Tout=uint8"):
+        unisono.function(lambda: unisono.py_function(compute, [1], spec))()
+    # Eagerly TensorFlow's `numpy_function` does not look at `Tout`.
+    found = unisono.numpy_function(compute, [1], unisono.uint8)
+    np.testing.assert_array_equal(found, wrong)
+
+
 def test_it_gives_what_tensorflow_gives():
     everyday_programs.check(unisono, "host_functions")
 

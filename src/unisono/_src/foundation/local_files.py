@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import glob as globbing
+import io
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
@@ -41,6 +43,9 @@ def _translate_errors(path: Path) -> Iterator[None]:
     except FileNotFoundError as error:
         missing = error.filename or os.fspath(path)
         raise NotFoundError(f"{missing}; No such file or directory") from error
+    except io.UnsupportedOperation as error:
+        said = str(error).replace("not ", "is not open to be ")
+        raise PermissionDeniedError(f"{os.fspath(path)}: the file {said}.") from error
     except PermissionError as error:
         raise PermissionDeniedError(f"{os.fspath(path)}; Permission denied") from error
     except FileExistsError as error:
@@ -79,14 +84,15 @@ def makedirs(path: Path) -> None:
 
 
 def mkdir(path: Path) -> None:
-    """Creates a folder.
+    """Creates a folder; a folder that exists is not changed.
 
     Raises:
-        AlreadyExistsError: a file or folder of that name exists.
+        AlreadyExistsError: a file of that name exists.
         NotFoundError: the parent folder does not exist.
     """
     with _translate_errors(path):
-        os.mkdir(_local_path(path))
+        if not isdir(path):
+            os.mkdir(_local_path(path))
 
 
 def listdir(path: Path) -> list[str]:
@@ -100,11 +106,18 @@ def listdir(path: Path) -> list[str]:
 
 
 def glob(pattern: Path | Sequence[Path]) -> list[str]:
-    """Returns the paths that match a pattern, or several, sorted for each pattern."""
+    """Returns the paths that match a pattern, or several, sorted for each pattern.
+
+    As in TensorFlow, paths begin with ``./`` if the pattern begins with a wildcard or
+    has one in its first folder.
+    """
     patterns = [pattern] if isinstance(pattern, (str, os.PathLike)) else pattern
-    return [
-        found for one in patterns for found in sorted(globbing.glob(_local_path(one)))
-    ]
+    found: list[str] = []
+    for one in map(_local_path, patterns):
+        before = re.split(r"[*?[]", one, maxsplit=1)
+        is_below = len(before) > 1 and os.sep not in before[0]
+        found += sorted(globbing.glob(os.path.join(".", one) if is_below else one))
+    return found
 
 
 def remove(path: Path) -> None:
@@ -258,12 +271,14 @@ class GFile:
 
     def read(self, n: int = -1) -> str | bytes:
         """Returns the next `n` characters or bytes, or all remaining ones."""
-        content: str | bytes = self._file.read(n)
+        with _translate_errors(self._name):
+            content: str | bytes = self._file.read(n)
         return content
 
     def readline(self) -> str | bytes:
         """Returns the next line, including its line break."""
-        line: str | bytes = self._file.readline()
+        with _translate_errors(self._name):
+            line: str | bytes = self._file.readline()
         return line
 
     def readlines(self) -> list[str | bytes]:
@@ -284,7 +299,8 @@ class GFile:
                 file_content = file_content.encode()
         elif not isinstance(file_content, str):
             file_content = file_content.decode()
-        self._file.write(file_content)
+        with _translate_errors(self._name):
+            self._file.write(file_content)
 
     def seek(self, offset: int = 0, whence: int = 0) -> None:
         """Moves to a position in the file, as Python's `seek` does."""

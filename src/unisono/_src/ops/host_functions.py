@@ -15,7 +15,7 @@ from unisono._src.foundation import ambient, dtypes, host_types, nest
 from unisono._src.foundation.tensorflow_names import host_bodies
 from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.input.plan import elements
-from unisono._src.ops import bodies, tensors
+from unisono._src.ops import bodies, kinds, tensors
 from unisono._src.ops.text import arrays as texts
 
 __all__ = ["numpy_function", "py_function"]
@@ -104,7 +104,8 @@ def _call(
             given = [bodies.find_known_value(x) for x in given]
         # One text is `bytes`, for NumPy's functions, too.
         values = [x if isinstance(x, bytes) else convert(x) for x in given]
-        return _results(func(*values), wanted, name)
+        as_type = _as_own_type if name == "numpy_function" else None
+        return _results(func(*values), wanted, name, as_type)
     arrays = [tensors.tensor(x) for x in inp]
     specs = [_shape_of(spec, name) for spec in nest.leaves(wanted)]
     program_checks.tell_cost(name)
@@ -174,7 +175,24 @@ def _as_type(x: object, wanted: Any) -> jax.Array | None:
     if np.dtype(kind) == dtypes.string:
         text: jax.Array = texts.give(texts.read("py_function", x))
         return text
-    return tensors.tensor(x).astype(jax.dtypes.canonicalize_dtype(np.dtype(kind)))
+    dtype, found = jax.dtypes.canonicalize_dtype(np.dtype(kind)), tensors.tensor(x)
+    made: jax.Array = found.astype(dtype)
+    # Integers that do not fit would be others.
+    is_same = dtype.kind not in "iu" or np.array_equal(found, made)
+    if not kinds.can_hold(dtype, found.dtype) or not is_same:
+        raise TypeError(
+            f"The function has returned {x!r} of type {found.dtype}, which does not "
+            f"fit Tout={dtype}. Convert it in the function, or give its type as Tout."
+        )
+    return made
+
+
+def _as_own_type(x: object, wanted: Any) -> jax.Array | None:
+    """Returns a result as it is: eagerly TensorFlow does not look at `Tout`."""
+    if x is None:
+        return None
+    made = np.asarray(x)
+    return _as_type(x, dtypes.string if made.dtype.kind in "OSU" else made.dtype)
 
 
 def _as_host_type(x: Any, wanted: Any) -> object:

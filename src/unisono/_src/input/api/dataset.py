@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import glob
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex
@@ -16,6 +15,7 @@ from unisono._src.foundation import (
     errors,
     host_numbers,
     library_hooks,
+    local_files,
     nest,
     printable,
 )
@@ -256,7 +256,7 @@ class Dataset(transforms.Transformations["Dataset"]):
         patterns = checks.paths(file_pattern, "file_pattern")
         is_shuffled = checks.optional(checks.flag, shuffle, "shuffle")
         checks.seed(seed, "seed")
-        found = sorted(path for pattern in patterns for path in glob.glob(pattern))
+        found = sorted(local_files.glob(patterns))
         if not found:
             told = ", ".join(patterns)
             raise errors.InvalidArgumentError(f"No files matched pattern: {told}.")

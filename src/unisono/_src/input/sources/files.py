@@ -559,14 +559,14 @@ class TFRecordWriter:
         elif kind == "ZLIB":
             self._file = _ZlibWriter(raw, level)
 
-    def write(self, record: bytes) -> None:
+    def write(self, record: bytes | str) -> None:
         """Appends one record.
 
         Args:
-            record: the bytes of the record.
+            record: the bytes of the record; text is encoded in UTF-8.
 
         Raises:
-            TypeError: `record` is not bytes.
+            TypeError: `record` is neither bytes nor text.
 
         >>> import os, tempfile
         >>> path = os.path.join(tempfile.mkdtemp(), "records")
@@ -575,6 +575,8 @@ class TFRecordWriter:
         >>> os.path.getsize(path)  # The length, the data and two checksums.
         19
         """
+        if isinstance(record, str):
+            record = record.encode()
         if not isinstance(record, (bytes, bytearray, memoryview)):
             raise TypeError(
                 f"A record must be bytes, received {type(record).__name__}. "

@@ -6,6 +6,11 @@ process may have TensorFlow's as well. The bytes are the same.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
 from unisono._src.foundation import messages
 from unisono._src.foundation.tensorflow_names import everyday
 
@@ -36,6 +41,16 @@ CLASSES = messages.make_classes(
     "optional FeatureLists feature_lists = 2",
 )
 BytesList = CLASSES["BytesList"]
+_init = BytesList.__init__
+
+
+def _init_with_texts(self: Any, *, value: Iterable[Any] = ()) -> None:
+    """Takes also arrays of one text, such as elements of datasets."""
+    texts = (x.item() if isinstance(x, np.ndarray) and not x.ndim else x for x in value)
+    _init(self, value=texts)
+
+
+BytesList.__init__ = _init_with_texts
 Example = CLASSES["Example"]
 Feature = CLASSES["Feature"]
 FeatureList = CLASSES["FeatureList"]

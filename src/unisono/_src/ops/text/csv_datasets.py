@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import glob
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +11,7 @@ from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 
-from unisono._src.foundation import dtypes, errors
+from unisono._src.foundation import dtypes, errors, local_files
 from unisono._src.input.api.dataset import Dataset
 from unisono._src.input.api.file_datasets import FileDataset
 from unisono._src.input.sources import compressions, files
@@ -244,7 +243,7 @@ def _find_files(pattern: argument_checks.Paths) -> list[str]:
         ValueError: there are none.
     """
     given = argument_checks.paths(pattern, "file_pattern")
-    found = sorted({path for one in given for path in glob.glob(one)})
+    found = sorted({*local_files.glob(given)})
     if not found:
         raise ValueError(f"No files match `file_pattern` {pattern!r}.")
     return found
