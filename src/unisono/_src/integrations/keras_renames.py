@@ -14,11 +14,13 @@ OWN = {
     "models.save_model": f"{_OWN}.former_names",
     "preprocessing.image_dataset_from_directory": f"{_OWN}.directories",
     "preprocessing.text_dataset_from_directory": f"{_OWN}.directories",
+    "preprocessing.timeseries_dataset_from_array": f"{_OWN}.time_series",
     "saving.load_model": f"{_OWN}.former_names",
     "saving.save_model": f"{_OWN}.former_names",
     "utils.experimental.DatasetCreator": f"{_OWN}.dataset_creator",
     "utils.image_dataset_from_directory": f"{_OWN}.directories",
     "utils.text_dataset_from_directory": f"{_OWN}.directories",
+    "utils.timeseries_dataset_from_array": f"{_OWN}.time_series",
 }
 
 # Namespaces of TensorFlow whose names Keras 3 has elsewhere.

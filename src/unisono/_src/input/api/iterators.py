@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import abc
 import contextlib
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from unisono._src.execution import host_inputs
 from unisono._src.foundation import ambient, errors
@@ -13,6 +13,7 @@ from unisono._src.foundation.public_names import publish
 from unisono._src.input.plan import cursors, elements, nodes
 from unisono._src.state import frames
 
+_T = TypeVar("_T")
 # The version of the positions that this release saves and reads.
 VERSION = 1
 # The kind of position in a saved state.
@@ -96,7 +97,7 @@ class PositionedIterator(host_inputs.HostIterator, abc.ABC):
     def close(self) -> None:
         """Releases threads, processes and files, and ends the iteration."""
 
-    def next(self) -> Any:
+    def next(self: Iterator[_T]) -> _T:
         """Returns the next element, as ``next(iterator)`` does."""
         return next(self)
 
@@ -300,7 +301,7 @@ class NumpyIterator:
     def __next__(self) -> Any:
         return elements.map_leaves(elements.to_plain, next(self._iterator))
 
-    def next(self) -> Any:
+    def next(self: Iterator[_T]) -> _T:
         """Returns the next element, as ``next(iterator)`` does.
 
         >>> from unisono.data import Dataset
