@@ -213,3 +213,11 @@ def test_the_largest_and_smallest_element_are_never_nan():
 def test_a_single_index_out_of_range_is_told():
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"indices = 5 is not in"):
         tf.gather(tf.constant([1, 2, 3]), 5)
+
+
+def test_the_array_that_numpy_returns_can_be_changed():
+    element = next(iter(tf.data.Dataset.from_tensor_slices(np.ones((2, 2)))))
+    for given in (tf.ones([2]), tf.Variable([1.0, 1.0]), element):
+        array = given.numpy()
+        array[0] = 5
+        assert given.numpy().tolist() == [1, 1]

@@ -35,9 +35,12 @@ class HostArray(np.ndarray):
     """
 
     def numpy(self) -> Any:
-        """Returns the plain NumPy array, or a scalar for shape ()."""
+        """Returns a plain NumPy array that can be changed, or a scalar for shape ()."""
         plain = self.view(np.ndarray)
-        return plain if self.ndim else plain[()]
+        if not self.ndim:
+            return plain[()]
+        # Others may read the memory of an array that cannot be changed.
+        return plain if plain.flags.writeable else plain.copy()
 
     def get_shape(self) -> TensorShape:
         """Returns the shape as TensorFlow's class of shapes."""

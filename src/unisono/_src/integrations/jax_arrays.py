@@ -30,8 +30,8 @@ _TypeFinder = Callable[[np.ndarray | np.generic], object]
 
 
 def _numpy(self: jax.Array) -> np.ndarray:
-    """Return the array as a NumPy array, and a scalar as a NumPy number."""
-    return unpack_scalar(np.asarray(self))
+    """Return a NumPy array, which can be changed, or of a scalar a NumPy number."""
+    return np.array(self) if self.ndim else unpack_scalar(np.asarray(self))
 
 
 def _get_shape(self: jax.Array) -> TensorShape:
