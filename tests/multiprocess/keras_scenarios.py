@@ -297,7 +297,14 @@ def fit_in_parts(s, w):
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile("adam", loss)
     given = {"x": x, "y": y, "batch_size": 8, "shuffle": False}
-    history = model.fit(epochs=2, verbose=0, **given).history
+    read = []
+    callbacks = [
+        keras.callbacks.EarlyStopping("loss", restore_best_weights=True),
+        keras.callbacks.LambdaCallback(
+            on_epoch_end=lambda *_: read.append(model.weights[0].numpy())
+        ),
+    ]
+    history = model.fit(epochs=2, verbose=0, callbacks=callbacks, **given).history
     shown = repr(model.weights[0])
     optimizer = model.optimizer
 
@@ -326,6 +333,7 @@ def fit_in_parts(s, w):
         {
             "history": history,
             "losses": losses,
+            "read": read,
             "evaluate": [model.evaluate(x, y, batch_size=8, verbose=0)],
             "predict": model.predict(x, batch_size=8, verbose=0),
             "weights": model.get_weights(),

@@ -678,3 +678,51 @@ def test_each_device_reads_and_writes_its_part_only(tmp_path):
     # A counter of saves was added.
     assert held(device) - before < 100
     np.testing.assert_array_equal(v.numpy(), wanted)
+
+
+@pytest.mark.parametrize("extreme", [jnp.max, jnp.min])
+@pytest.mark.parametrize("place", range(4))
+def test_an_extreme_of_all_parts_is_nan_if_a_part_has_one(extreme, place):
+    def update(gradients, state, params=None):
+        return jax.tree.map(lambda g: g / extreme(g), gradients), state
+
+    transformation = optax.GradientTransformation(lambda params: (), update)
+    strategy = make(2, above=1)
+    with strategy.scope():
+        w = tf.Variable(np.zeros(4, np.float32))
+        optimizer = tf.optimizers.Optimizer(transformation, [w])
+    gradient = np.ones(4, np.float32)
+    gradient[place] = np.nan
+
+    def replica(g):
+        optimizer.apply_gradients([(g, w)])
+
+    tf.function(lambda g: strategy.run(replica, args=(g,)))(gradient)
+    assert np.isnan(w.numpy()).all()
+
+
+@pytest.mark.parametrize("loop", ["scan", "cond"])
+def test_eager_code_may_read_a_split_variable_in_a_loop_of_jax(loop):
+    strategy = make(2, above=1)
+    with strategy.scope():
+        w = tf.Variable(np.ones(4, np.float32))
+
+    def compute(x):
+        if loop == "cond":
+            return jax.lax.cond(x.sum() > 0, lambda: x * w.value(), lambda: x)
+        return jax.lax.scan(lambda x, _: (x + w.value(), None), x, length=3)[0]
+
+    def replica():
+        with tf.GradientTape() as tape:
+            loss = jnp.sum(compute(jnp.ones(4)))
+        return loss, tape.gradient(loss, w)
+
+    wanted = (16.0, 3.0) if loop == "scan" else (4.0, 1.0)
+    losses, gradients = strategy.run(replica)
+    for loss, gradient in zip(
+        strategy.experimental_local_results(losses),
+        strategy.experimental_local_results(gradients),
+        strict=True,
+    ):
+        assert (float(loss), gradient.tolist()) == (wanted[0], [wanted[1]] * 4)
+    assert float(jnp.sum(compute(jnp.ones(4)))) == wanted[0]

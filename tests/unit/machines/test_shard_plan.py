@@ -93,6 +93,7 @@ def test_what_stays_whole_says_why(count, shape, reason):
         (("sharded", None, None, "late"), ValueError, "received 'late'"),
         (("sharded", None, {"(": 1}, None), TypeError, "regular expressions"),
         (("sharded", None, {"w": 1.5}, None), TypeError, "'w': 1.5"),
+        (("sharded", None, {"w": True}, None), TypeError, "whole number"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(options, kind, words):
@@ -198,3 +199,14 @@ def test_shard_over_has_two_values_and_goes_with_sharded_state():
         shard_plan.make_plan("sharded", None, None, None, "machine")
     with pytest.raises(ValueError, match='state="sharded"'):
         shard_plan.make_plan("mirrored", None, None, None, "worker")
+
+
+def test_a_rule_is_not_that_of_a_variable_whose_name_is_contained():
+    strategy = sharded(2, shard_rules={"^w$": None, "^wq$": 0})
+    with strategy.scope():
+        made = [tf.Variable(np.zeros((4, 8)), name=n) for n in ("w", "wq", "window")]
+    assert [v.state_cell.cut_text for v in made] == [
+        "whole (shard_rules)",
+        "axis 0, 2 parts (shard_rules)",
+        "axis 1, 2 parts (largest axis)",
+    ]

@@ -51,3 +51,9 @@ def test_messages_grow_in_few_sizes(size):
     rounded = eager_exchange._round_up(size)
     assert size <= rounded <= max(4096, size * 1.25 + 4096)
     assert rounded % 4096 == 0
+
+
+def test_a_meeting_is_one_label_for_the_guard_and_tells_people_its_point():
+    first, second = map(eager_exchange._Meeting, ("reading of 'w',", "update of 'v'"))
+    assert first == second
+    assert [repr(first), repr(second)] == ["the reading of 'w'", "the update of 'v'"]

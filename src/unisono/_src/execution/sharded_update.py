@@ -326,13 +326,25 @@ def _sum(x: jax.Array, axis: str, groups: Groups) -> jax.Array:
 def _largest(x: jax.Array, axis: str, groups: Groups) -> jax.Array:
     """Return the largest of the values of a group, element by element."""
     found: jax.Array = jax.lax.pmax(x, axis, axis_index_groups=groups)
-    return found
+    return _keep_nan(x, found, axis, groups)
+
+
+def _keep_nan(x: jax.Array, found: jax.Array, axis: str, groups: Groups) -> jax.Array:
+    """Return an extreme of a group, which is NaN if a value is.
+
+    The collectives of XLA for CPUs pass over NaN.
+    """
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return found
+    has_nan = jnp.isnan(x).astype(jnp.int32)
+    any_nan = jax.lax.pmax(has_nan, axis, axis_index_groups=groups)
+    return jnp.where(any_nan > 0, jnp.nan, found)
 
 
 def _smallest(x: jax.Array, axis: str, groups: Groups) -> jax.Array:
     """Return the smallest of the values of a group, element by element."""
     found: jax.Array = jax.lax.pmin(x, axis, axis_index_groups=groups)
-    return found
+    return _keep_nan(x, found, axis, groups)
 
 
 def _is_true_on_all(x: jax.Array, axis: str, groups: Groups) -> jax.Array:

@@ -169,5 +169,7 @@ def gather_parts(
         for s in array.addressable_shards
         if s.device in devices
     }
-    placed = jax.device_put([parts[start] for start in sorted(parts)], target)
-    return jnp.concatenate(placed, split.axis)
+    # Now, also in a loop or branch that JAX traces: the parts are no values of it.
+    with jax.ensure_compile_time_eval():
+        placed = jax.device_put([parts[start] for start in sorted(parts)], target)
+        return jnp.concatenate(placed, split.axis)

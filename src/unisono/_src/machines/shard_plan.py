@@ -192,7 +192,8 @@ class ShardPlan:
         owner = self._owners.get(name)
         flat = _flat_name(name)
         for known, (own_shape, axis) in self._ruled.items():
-            is_owner = known == owner if owner else _flat_name(known) in flat
+            # Keras names a slot after its optimizer and its variable: adam/dense_w_m.
+            is_owner = known == owner if owner else f"_{_flat_name(known)}_" in flat
             if is_owner and own_shape == shape:
                 return (axis,)
         for pattern, axis in self._rules.items():
@@ -257,6 +258,8 @@ def _check_rules(rules: Rules) -> dict[str, int | None]:
     for pattern, axis in rules.items():
         try:
             re.compile(pattern)
+            if isinstance(axis, bool):
+                raise TypeError("an axis is a whole number")
             found[pattern] = None if axis is None else operator.index(axis)
         except (TypeError, re.error) as error:
             raise TypeError(

@@ -12,7 +12,7 @@ import json
 import math
 import zlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,25 @@ _ROUND = 4096
 _LENGTHS = 16
 # A longer header is no header of a worker.
 _LARGEST_HEAD = 1 << 20
+
+
+@final
+class _Meeting(str):
+    """A label that is one text for all points, and shows the point to people.
+
+    The first round tells workers that are at different points, and they can go on; the
+    guard would end them.
+    """
+
+    _point: str
+
+    def __new__(cls, point: str) -> _Meeting:
+        made = super().__new__(cls, "a meeting of workers")
+        made._point = point
+        return made
+
+    def __repr__(self) -> str:
+        return f"the {self._point.rstrip(',')}"
 
 
 def gather(topology: Topology, point: str, arrays: Sequence[Any]) -> list[list[Any]]:
@@ -54,9 +73,7 @@ def gather(topology: Topology, point: str, arrays: Sequence[Any]) -> list[list[A
     body = head + b"".join(x.tobytes() for x in plain)
     lengths = np.array([len(head), len(body)], np.uint64).tobytes()
     row = (lengths + body)[:_ROUND]
-    # One label for all points: the first round tells workers that are at different
-    # ones, and they can go on; the guard would end them.
-    watchdog.enter("a meeting of workers")
+    watchdog.enter(_Meeting(point))
     rows = _gather_rows(topology, row, _ROUND)
     sizes = [np.frombuffer(r[:_LENGTHS].tobytes(), np.uint64).tolist() for r in rows]
     # All workers see the same sizes, so all of them take the second round or none.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ from unisono._src.state import (
 )
 from unisono._src.state.storage import Policy
 from unisono._src.strategies.base import Strategy
-from unisono._src.values import array_operators, collectives, jax_traces
+from unisono._src.values import array_operators, collectives, jax_traces, part_exchange
 
 _AGGREGATIONS = {
     "none": VariableAggregation.NONE,
@@ -82,6 +82,16 @@ class StrategyVariable(keras.Variable):
             if given is not None:
                 return self._maybe_autocast(_gather(self, kept, given))
         return self._maybe_autocast(_read(self, kept))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        kept = self.__dict__.get("_kept")
+        if kept is None or not _is_handed_over_apart(kept):
+            return super().__array__(dtype)
+        # A callback of `fit` reads the numbers, as on all workers.
+        cell = kept.state_cell
+        array = _hand_over(self, kept)
+        parts = part_exchange.gather(array, cell.split, cell.topology, cell.name)
+        return np.concatenate(parts, cell.split.axis).astype(dtype or cell.dtype)
 
     def __repr__(self) -> str:
         kept = self.__dict__.get("_kept")
@@ -287,6 +297,12 @@ def _read(variable: StrategyVariable, kept: variables.Variable) -> jax.Array:
         # of variables itself. What is read here is not used for its numbers.
         return frames.peek(cell)
     return _hand_over(variable, kept) if is_training else reading.read(kept)
+
+
+def _is_handed_over_apart(kept: variables.Variable) -> bool:
+    """Whether a loop of Keras takes a variable whose parts other workers have."""
+    is_apart = kept.state_cell.is_apart and jax_traces.is_clean()
+    return is_apart and strategy_distribution.is_training()
 
 
 def _gather(
