@@ -148,3 +148,36 @@ def test_what_is_no_spec_is_refused():
     wrong = unisono.function(lambda x: x, input_signature=["float32"])
     with pytest.raises(TypeError, match="Expected a TensorSpec"):
         wrong(1.0)
+
+
+def test_calls_that_mean_the_same_run_one_program():
+    def scale(x, training=False, *, by=1.0):
+        return x * by if training else x
+
+    f, x = unisono.function(scale), unisono.constant(2.0)
+    same = [f(x), f(x, False), f(x=x), f(x, training=False), f(by=1.0, x=x)]
+    assert [float(y) for y in same] == [2.0] * 5
+    assert f.experimental_get_tracing_count() == 1
+    assert float(f(x, True)) == float(f(training=True, x=x)) == 2.0
+    assert float(f(x, by=3.0, training=True)) == 6.0
+    f.get_concrete_function(x)
+    assert f.experimental_get_tracing_count() == 3
+
+
+def test_any_number_of_arguments_and_defaults_with_values_stay_as_they_are():
+    state = unisono.Variable(1.0)
+
+    def count(x, *args, **kwargs):
+        return x + len(args) + len(kwargs)
+
+    def add(x, v=state):
+        return x + v
+
+    f, g = unisono.function(count), unisono.function(add)
+    assert [int(f(1)), int(f(1, 2)), int(f(1, a=2))] == [1, 2, 2]
+    assert float(g(1.0)) == 2.0
+    state.assign(5.0)
+    assert float(g(1.0)) == float(g(1.0, state)) == 6.0
+    for wrong in ({}, {"x": 1, "y": 2}):
+        with pytest.raises(TypeError):
+            g(**wrong)

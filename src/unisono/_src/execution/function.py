@@ -19,6 +19,7 @@ from typing import (
 import jax
 
 from unisono._src.execution import (
+    argument_order,
     call_modes,
     concrete_function,
     conversion,
@@ -191,11 +192,18 @@ class Function(Generic[_P, _R_co]):
         usual = usual and ambient.is_root() and not call_modes.Observers.current
         # With several programs for one signature the shapes decide; then the short way
         # would have to look at them.
-        self._last.found = (key[0][0], only) if usual and only is not None else None
+        self._last.found = None
+        if usual and only is not None:
+            # Without the defaults that `_key_of` has added.
+            added = len(key[0][0][1]) > len(args)
+            rest = signature.flatten(args, [], mesh) if added else key[0][0]
+            self._last.found = rest, only
         return result
 
     def _key_of(self, args: _Args, kwargs: _Kwargs) -> tuple[_Key, list[Any], _Mesh]:
         """Return the key of a call's programs, its arrays and the devices for them."""
+        if self.input_signature is None and self._order is not None:
+            args, kwargs = self._order.put(args, kwargs)
         frame, leaves = ambient.current(), list[Any]()
         mesh = self._topology or (frame.placement and frame.placement.mesh)
         rest = tuple(signature.flatten(x, leaves, mesh) for x in (args, kwargs))
@@ -225,11 +233,16 @@ class Function(Generic[_P, _R_co]):
     def _parameters(self) -> inspect.Signature:
         return inspect.signature(self.python_function)
 
+    @functools.cached_property
+    def _order(self) -> argument_order.ArgumentOrder | None:
+        """Puts calls that mean the same in one form."""
+        return argument_order.find_order(self.python_function)
+
     def _apply_signature(self, args: _Args, kwargs: _Kwargs, host: bool = False) -> Any:
         """Return the arguments in the order of the parameters, as the specs say."""
         assert self.input_signature is not None
         wanted = self.input_signature
-        return signature.apply(self._parameters, args, kwargs, wanted, host)
+        return argument_order.apply(self._parameters, args, kwargs, wanted, host)
 
     # Taking elements from iterators, and running on the host; see `host_inputs`.
 
@@ -501,7 +514,7 @@ class Function(Generic[_P, _R_co]):
         wanted = tuple(self.input_signature)
         if args or kwargs:
             called, named = concrete_function.placeholders((args, kwargs), 1)
-            signature.apply(self._parameters, called, named, wanted)
+            argument_order.apply(self._parameters, called, named, wanted)
         return wanted, {}
 
     def _call_compiled(self, *args: _P.args, **kwargs: _P.kwargs) -> _R_co:

@@ -117,9 +117,9 @@ def _is_text(x: object) -> bool:
     return isinstance(x, np.ndarray) and x.dtype.kind == "O"
 
 
-_SCALARS = frozenset({bool, int, float, complex, str, bytes, type(None)})
+SCALARS = frozenset({bool, int, float, complex, str, bytes, type(None)})
 # Static values of these types are compared by value, all others by identity.
-_VALUES: Any = (enum.Enum, type, np.dtype, range, TensorShape, *_SCALARS)
+_VALUES: Any = (enum.Enum, type, np.dtype, range, TensorShape, *SCALARS)
 # The structure of a value that is one array.
 _LEAF = jax.tree.structure(0)
 # In a key, 0.0 would be equal to -0.0, and NaN would not be equal to itself.
@@ -161,7 +161,7 @@ def flatten(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
         return ("t" if kind is tuple else "l", tuple(parts))
     if kind is float and (x == 0.0 or x != x):
         return ("s", kind, _special_float_key(x))
-    if kind in _SCALARS:
+    if kind in SCALARS:
         return ("s", kind, x)
     return _flatten_other(x, leaves, topology)
 
@@ -283,12 +283,16 @@ def leaf_kinds(rest: Any) -> list[str]:
 
 def find_iterators(rest: object) -> list[Any]:
     """Return the iterators in the rest of a flattened call, in order."""
-    if not isinstance(rest, tuple):
-        return []
-    # What `_flatten_other` returns for an iterator.
-    if len(rest) == 3 and rest[1] is Source:
-        return [rest[2].iterator]
-    return [found for part in rest for found in find_iterators(part)]
+    found: list[Any] = []
+    if isinstance(rest, tuple):
+        # What `_flatten_other` returns for an iterator.
+        if len(rest) == 3 and rest[1] is Source:
+            return [rest[2].iterator]
+        # A call for every other part would cost more than all of the rest.
+        for part in rest:
+            if type(part) is tuple:
+                found += find_iterators(part)
+    return found
 
 
 def rebuild(rest: Any, leaves: Any) -> Any:
@@ -323,72 +327,6 @@ def _rebuild_other(tag: str, rest: Any, leaves: Any) -> Any:
     if tag == "u":
         return distributed.PerReplica(tree, rest[3])
     return distributed.Mirrored.of(tree, rest[1])
-
-
-def apply(
-    parameters: inspect.Signature,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    input_signature: Sequence[Any],
-    is_host: bool = False,
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return arguments as arrays, once they match an `input_signature`.
-
-    Args:
-        parameters: the parameters of the function.
-        args: the arguments.
-        kwargs: the arguments with names.
-        input_signature: a spec, or a structure of them, for each.
-        is_host: whether they become arrays of NumPy's; see `apply_specs`.
-
-    Raises:
-        TypeError: an argument is missing, is one too many, or does not match.
-    """
-    bound = _bind(parameters, args, kwargs, input_signature)
-    given = (*bound.args, *bound.kwargs.values())
-    found = apply_specs(given, input_signature, is_host)
-    count = len(bound.args)
-    return found[:count], dict(zip(bound.kwargs, found[count:], strict=True))
-
-
-def _bind(
-    parameters: inspect.Signature,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    input_signature: Sequence[Any],
-) -> inspect.BoundArguments:
-    """Return the arguments of a call that an `input_signature` describes.
-
-    Parameters with a default may be left out. Those for which there is no spec keep
-    their default, as in TensorFlow.
-
-    Raises:
-        TypeError: an argument is missing, or one without a spec is not its default.
-    """
-    bound = parameters.bind(*args, **kwargs)
-    if len(args) + len(kwargs) == len(input_signature):
-        return bound
-    bound.apply_defaults()
-    values = len(bound.args) + len(bound.kwargs)
-    for name in reversed(parameters.parameters):
-        default = parameters.parameters[name].default
-        if values <= len(input_signature) or default is inspect.Parameter.empty:
-            break
-        value = bound.arguments[name]
-        if value is not default and not _is_equal(value, default):
-            raise TypeError(
-                f"The input_signature has no spec for the argument {name!r}, so it "
-                f"must be its default {default!r}, received {value!r}. Add a "
-                "TensorSpec for it, or leave out the input_signature."
-            )
-        del bound.arguments[name]
-        values -= 1
-    return bound
-
-
-def _is_equal(value: object, default: object) -> bool:
-    """Whether an argument is the default of its parameter."""
-    return type(value) in _SCALARS and type(value) is type(default) and value == default
 
 
 def apply_specs(
