@@ -209,12 +209,12 @@ class NotFoundError(OpError, FileNotFoundError):
 class AlreadyExistsError(OpError, FileExistsError):
     """A file or folder that should be created already exists.
 
-    >>> import unisono
+    >>> import os, unisono
     >>> try:
-    ...     unisono.io.gfile.mkdir("/")
+    ...     unisono.io.gfile.mkdir(os.devnull)
     ... except unisono.errors.AlreadyExistsError as error:
     ...     print(error)
-    /; File exists
+    /dev/null; File exists
     """
 
     error_code = ALREADY_EXISTS

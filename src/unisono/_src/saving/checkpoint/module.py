@@ -23,7 +23,7 @@ def _to_snake_case(name: str) -> str:
     """Returns the name of a class as TensorFlow writes it in names of modules.
 
     >>> _to_snake_case("LSTMCell"), _to_snake_case("Dense2D"), _to_snake_case("_Own")
-    ('lstm_cell', 'dense2d', '__own')
+    ('lstm_cell', 'dense2_d', '__own')
     """
     words = re.sub(r"((?<=[a-z0-9])[A-Z]|(?!^)[A-Z](?=[a-z]))", r"_\1", name)
     return words.lower()
