@@ -52,8 +52,11 @@ _LEFT_REPLICA = (
     "dictionary or an object has carried it out: return it from the function that "
     "strategy.run calls, and combine the values of the replicas with strategy.reduce."
 )
-# How JAX begins to say that the bounds of a slice are computed.
-_NO_SIZE = "Slice entries must be static integers"
+# How JAX begins to say that the bounds of a slice are computed, before 0.12 and since.
+_NO_SIZE = (
+    "Slice entries must be static integers",
+    "Array slice indices must have static start/stop/step",
+)
 _SLICES = (
     "The bounds of a slice are computed, and XLA must know its size. For a slice of a "
     "known size write unisono.slice(x, [start], [size]); else select elements with "
