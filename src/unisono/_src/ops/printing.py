@@ -35,26 +35,11 @@ _OF_HOST = (
 
 
 @final
-class _Slot:
+class _Text:
     """Stands for an array among the printed values.
 
     Args:
-        number: its position among the arrays.
-    """
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def __repr__(self) -> str:
-        return f"\0{self.number}\0"
-
-
-@final
-class _Text:
-    """Stands for an array of the host, whose text is known.
-
-    Args:
-        text: the text.
+        text: the text of the array, or the slot of one that is not known yet.
     """
 
     def __init__(self, text: str) -> None:
@@ -112,7 +97,7 @@ def print(
         if not tensors.is_array(x):
             return x
         arrays.append(frames.strip_gradient(tensors.tensor(x)))
-        return _Slot(len(arrays) - 1)
+        return _Text(f"\0{len(arrays) - 1}\0")
 
     items = [nest.map_structure(leaf, x) for x in inputs]
     # As text now: lists may change before a compiled step runs.

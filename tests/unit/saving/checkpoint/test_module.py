@@ -1,5 +1,7 @@
 """Modules have TensorFlow's names, and list what is in them in its order."""
 
+from typing import Any
+
 import pytest
 
 import unisono as uni
@@ -39,3 +41,10 @@ def test_the_variables_of_a_module_come_before_those_of_its_submodules():
 def test_a_name_that_no_variable_can_begin_with_is_refused(name):
     with pytest.raises(ValueError, match="not a valid module name"):
         uni.Module(name=name)
+
+
+def test_a_list_may_hold_itself():
+    module: Any = Leaf("w")
+    module.parts = [module.w, Leaf("inner")]
+    module.parts.append(module.parts)
+    assert [v.name for v in module.variables] == ["w:0", "inner:0"]

@@ -182,16 +182,18 @@ class Module(deferred_restore.DeferredRestoreMixin):
         """
         nodes = object_graph.walk(self)
         found = {0: nodes[0].obj}
+        listed: set[int] = set()
 
         def list_below(parent: object_graph.FoundObject) -> Iterator[int]:
             names: Iterable[str] = parent.children
             if isinstance(parent.obj, dict) and len({*map(type, parent.obj)}) == 1:
                 names = map(str, sorted(parent.obj))
             for number in (parent.children[name] for name in names):
-                if isinstance(nodes[number].obj, (list, tuple, dict)):
-                    yield from list_below(nodes[number])
-                else:
+                if not isinstance(nodes[number].obj, (list, tuple, dict)):
                     yield number
+                elif number not in listed:
+                    listed.add(number)  # A list may hold itself.
+                    yield from list_below(nodes[number])
 
         def add(number: int) -> None:
             own = [
