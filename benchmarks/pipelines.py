@@ -48,15 +48,18 @@ def write_files(folder: pathlib.Path) -> None:
             writer.write(example.SerializeToString())
     rng = np.random.default_rng(1)
     (folder / "photos").mkdir()
+    (folder / "sizes").mkdir()
     for i in range(PHOTOS):
         # Smooth, as photos are: noise would take the decoder three times as long.
         small = rng.integers(0, 256, (15, 20, 3)).astype(np.float32)
         photo = np.kron(small, np.ones((25, 25, 1), np.float32))
         photo += rng.normal(0, 6, photo.shape)
-        data = simplejpeg.encode_jpeg(
-            np.clip(photo, 0, 255).astype(np.uint8), quality=90
-        )
+        pixels = np.clip(photo, 0, 255).astype(np.uint8)
+        data = simplejpeg.encode_jpeg(pixels, quality=90)
         (folder / "photos" / f"{i:04}.jpg").write_bytes(data)
+        part = np.ascontiguousarray(pixels[: 375 - i % 120, : 500 - 7 * i % 150])
+        data = simplejpeg.encode_jpeg(part, quality=90)
+        (folder / "sizes" / f"{i:04}.jpg").write_bytes(data)
     rows = rng.normal(size=(LINES, 4)).round(4)
     lines = [
         ",".join(map(str, row)) + f",{i % 10},word{i % 7}" for i, row in enumerate(rows)
@@ -130,6 +133,17 @@ def _photos(tf: Any, folder: pathlib.Path) -> Any:
     return files.map(load, num_parallel_calls=auto).batch(32).prefetch(auto)
 
 
+def _photos_of_sizes(tf: Any, folder: pathlib.Path) -> Any:
+    def load(path: Any) -> Any:
+        image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
+        image = tf.image.convert_image_dtype(image, tf.float32)
+        return tf.image.resize(image, [224, 224])
+
+    files = tf.data.Dataset.list_files(str(folder / "sizes" / "*.jpg"), shuffle=False)
+    auto = tf.data.AUTOTUNE
+    return files.map(load, num_parallel_calls=auto).batch(32).prefetch(auto)
+
+
 def _csv(tf: Any, folder: pathlib.Path) -> Any:
     defaults = [0.0, 0.0, 0.0, 0.0, 0, ""]
 
@@ -173,6 +187,7 @@ ROWS: dict[str, tuple[str, Callable[[Any, pathlib.Path], Any]]] = {
     "padded": ("map(cast, pad, one_hot).batch(128)", _padded),
     "records": ("TFRecords of Examples", _records),
     "photos": ("JPEGs: decode, resize, flip", _photos),
+    "sizes": ("JPEGs of 200 sizes: as floats, resize", _photos_of_sizes),
     "csv": ("CSV lines, one by one", _csv),
     "csv_batched": ("CSV lines, in batches", _csv_batched),
     "tokens": ("text: split, look up, pad", _tokens),

@@ -3,9 +3,10 @@
 import pickle
 
 import numpy as np
+import pytest
 
 import unisono as tf
-from unisono._src.input.plan import host_buffers
+from unisono._src.input.plan import elements, host_buffers
 
 
 def test_a_plan_with_memory_is_pickled_without_it():
@@ -24,6 +25,37 @@ def test_batches_of_a_later_epoch_are_in_the_memory_of_an_earlier_one():
 
 def id_of(batch):
     return np.asarray(batch).ctypes.data
+
+
+def test_memory_with_room_is_used_again_for_another_shape():
+    buffers = host_buffers.Buffers()
+    first = buffers.allocate((300, 500, 3), np.uint8, has_room=True)
+    address = first.ctypes.data
+    del first
+    second = buffers.allocate((400, 411), np.float32, has_room=True)
+    assert second.ctypes.data == address
+    assert buffers.allocate((2, 2), np.uint8, has_room=True).ctypes.data != address
+
+
+@pytest.mark.parametrize("size", [1, 1000, (1 << 22) - 1, 1 << 22, (1 << 22) + 1])
+def test_the_memory_of_an_array_begins_with_it_and_has_room(size):
+    made = host_buffers.Buffers().allocate((size,), np.uint8, has_room=True)
+    made[:] = 7
+    # What libraries return is a view of what they have filled.
+    for array in (made, made.view(), made.reshape(1, -1).view(elements.HostArray)):
+        memory = host_buffers.find_memory(array)
+        assert memory is not None and len(memory) == host_buffers.find_room(size)
+        assert len(memory) >= size and memory.ctypes.data == made.ctypes.data
+        assert memory.ctypes.data % 64 == 0
+        assert (memory[:size] == 7).all()
+
+
+def test_parts_and_other_arrays_have_no_memory_of_their_own():
+    made = host_buffers.Buffers().allocate((300, 500), np.uint8, has_room=True)
+    for array in (made[1:], made[:, :-1], made.T, made[::-1], np.empty((300, 500))):
+        assert host_buffers.find_memory(array) is None
+    reordered = made.reshape(-1)[::-1]
+    assert host_buffers.find_memory(reordered) is None
 
 
 def place(rows, numbers, shape=(1 << 14,), dtype=np.uint8):

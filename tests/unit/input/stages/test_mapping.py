@@ -232,6 +232,31 @@ def test_a_function_that_was_slow_runs_in_threads_from_the_first_element_on():
     assert all(name.startswith("unisono-map") for name in threads[12:])
 
 
+@pytest.mark.parametrize(
+    ("times", "in_this_thread"),
+    [
+        # Only the first call is slow: it may load a library.
+        ([0.05, 0, 0, 0, 0, 0, 0, 0, 0], 12),
+        ([0.05, 0.004, 0.004, 0.004], 3),
+        # Not much slower than starting a thread: more of them are timed.
+        ([0.05, 0.0005, 0.0005, 0.0005], 8),
+    ],
+)
+def test_as_few_calls_are_timed_as_are_needed(monkeypatch, times, in_this_thread):
+    clock = [0.0]
+    monkeypatch.setattr(mapping.time, "perf_counter", lambda: clock[0])
+    threads = []
+
+    def work(x):
+        threads.append(threading.current_thread().name.startswith("unisono-map"))
+        clock[0] += times[min(len(threads), len(times)) - 1]
+        return x
+
+    made = Dataset.range(12).map(work, num_parallel_calls=uni.data.AUTOTUNE)
+    assert numbers(made) == list(range(12))
+    assert threads == [False] * in_this_thread + [True] * (12 - in_this_thread)
+
+
 def large(x):
     """Returns an element of a large array, a small one and a number."""
     return uni.fill([1 << 14], x), {"few": uni.fill([2], x), "one": x}

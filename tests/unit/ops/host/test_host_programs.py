@@ -1,4 +1,4 @@
-"""Programs for photos run once they are worth it, and leave the rest to NumPy."""
+"""Programs of the host run once they are worth it, and leave the rest to NumPy."""
 
 import threading
 
@@ -8,71 +8,70 @@ import pytest
 from unisono._src.ops.host import host_programs
 
 
-@pytest.fixture(autouse=True)
-def worth(monkeypatch):
-    """Compiles for the third image."""
-    monkeypatch.setattr(host_programs, "WORTH", 2)
+def numbers(seed=0):
+    return np.random.default_rng(seed).random((120, 70), np.float32)
 
 
-def photos(count=1, side=120):
-    return np.random.default_rng(0).random((count, side, side, 3), np.float32)
+def run(program, *arguments, uses=1):
+    """Returns what the program makes, or None, as those who have one call it."""
+    return program.run(*arguments) if program.prepare(uses, *arguments) else None
 
 
-def test_a_program_runs_for_a_size_that_has_come_often_enough():
-    program = host_programs.Program(lambda one, image: image + one, np.float32(1))
-    image = photos()
-    found = [program.run(image) for _ in range(4)]
+def test_a_program_runs_when_it_has_been_wanted_often_enough():
+    program = host_programs.Program(lambda x, y: x + y, worth=2)
+    x, y = numbers(), numbers(1)
+    found = [run(program, x, y) for _ in range(4)]
     assert found[:2] == [None, None]
     for made in found[2:]:
         assert made is not None and made.flags.writeable
-        np.testing.assert_array_equal(made, image + np.float32(1))
+        np.testing.assert_array_equal(made, x + y)
 
 
-def test_images_of_a_batch_are_counted_and_computed_one_by_one():
+def test_runs_that_are_wanted_at_once_are_counted_and_compiled_once():
     seen = []
-    program = host_programs.Program(lambda x: seen.append(x.shape) or x[::-1])
-    images = photos(3)
-    np.testing.assert_array_equal(program.run(images), images[:, ::-1])
-    assert seen == [(120, 120, 3)]
+    program = host_programs.Program(lambda x: seen.append(x.shape) or x[::-1], worth=2)
+    assert run(program, numbers(), uses=2) is None
+    np.testing.assert_array_equal(run(program, numbers()), numbers()[::-1])
+    np.testing.assert_array_equal(run(program, numbers(), uses=9), numbers()[::-1])
+    assert seen == [(120, 70)]
 
 
-@pytest.mark.parametrize("count, side", [(5, 2), (0, 120)])
-def test_numpy_computes_small_images_and_none(count, side):
-    program = host_programs.Program(lambda x: x)
-    assert [program.run(photos(count, side)) for _ in range(4)] == [None] * 4
+def test_a_program_that_is_not_compiled_computes_nothing():
+    program = host_programs.Program(lambda x: x, worth=2)
+    assert not program.prepare(0, numbers())
+    assert program.run(numbers()) is None
 
 
-def test_numpy_computes_while_another_thread_compiles():
+def test_no_one_waits_for_another_thread_that_compiles():
     begun, done = threading.Event(), threading.Event()
 
-    def compute(image):
+    def compute(x):
         begun.set()
         assert done.wait(60)
-        return image
+        return x
 
-    program = host_programs.Program(compute)
-    images = photos(3)
+    program = host_programs.Program(compute, worth=0)
     found = []
-    thread = threading.Thread(target=lambda: found.append(program.run(images)))
+    thread = threading.Thread(target=lambda: found.append(run(program, numbers())))
     thread.start()
     assert begun.wait(60)
-    assert program.run(images) is None
+    assert run(program, numbers()) is None
     done.set()
     thread.join()
-    np.testing.assert_array_equal(found[0], images)
-    np.testing.assert_array_equal(program.run(images), images)
+    np.testing.assert_array_equal(found[0], numbers())
+    np.testing.assert_array_equal(run(program, numbers()), numbers())
 
 
 def test_a_function_that_fails_is_told_and_tried_again():
     calls = []
 
-    def fail_once(image):
+    def fail_once(x):
         calls.append(1)
         if len(calls) == 1:
             raise ValueError("not yet")
-        return image
+        return x
 
-    program = host_programs.Program(fail_once)
+    program = host_programs.Program(fail_once, worth=0)
     with pytest.raises(ValueError, match="not yet"):
-        program.run(photos(3))
-    np.testing.assert_array_equal(program.run(photos()), photos())
+        run(program, numbers())
+    np.testing.assert_array_equal(run(program, numbers()), numbers())

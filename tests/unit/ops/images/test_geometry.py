@@ -7,14 +7,13 @@ import pytest
 
 import unisono as tf
 from unisono._src.foundation import ambient
-from unisono._src.ops.host import host_programs
 from unisono._src.ops.images import geometry
 
 
 @pytest.fixture(autouse=True)
 def in_dataset(monkeypatch):
     """Flips as in a dataset's function, and compiles for the second image."""
-    monkeypatch.setattr(host_programs, "WORTH", 1)
+    monkeypatch.setattr(geometry, "WORTH", 1)
     geometry._find_flip.cache_clear()
     before = ambient.enter_dataset(True)
     yield

@@ -17,6 +17,9 @@ import numpy as np
 _ALIGNMENT = 64
 # Arrays of fewer bytes come from NumPy: for them, reuse costs more than it saves.
 SMALL = 1 << 14
+# The least number of bytes of the memory of arrays with room; what is not touched costs
+# nothing.
+_LEAST_ROOM = 1 << 22
 # Above this many bytes in total, unused memory goes back to the operating system.
 _MOST_BYTES = 1 << 28
 # At most this many arrays are watched. Beyond it the oldest are forgotten: their memory
@@ -61,10 +64,21 @@ class Buffers:
         # Worker processes get a copy of a plan. A lock cannot be pickled.
         return Buffers, ()
 
-    def allocate(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
-        """Returns an array to be filled; its contents are arbitrary."""
+    def allocate(
+        self, shape: Sequence[int], dtype: Any, *, has_room: bool = False
+    ) -> np.ndarray:
+        """Returns an array to be filled; its contents are arbitrary.
+
+        Args:
+            shape: its shape.
+            dtype: its type.
+            has_room: whether its memory has the size that `find_room` says, so that
+                arrays of other shapes use it again.
+        """
         kind = np.dtype(dtype)
         size = kind.itemsize * math.prod(shape)
+        if has_room:
+            size = find_room(size)
         if size < SMALL or kind.hasobject:
             return np.empty(shape, kind)
         with self._lock:
@@ -77,9 +91,12 @@ class Buffers:
             self._blocks.append((weakref.ref(array), block))
         return array
 
-    def copy(self, array: np.ndarray, dtype: object = None) -> np.ndarray:
+    def copy(
+        self, array: np.ndarray, dtype: object = None, *, has_room: bool = False
+    ) -> np.ndarray:
         """Returns a copy of an array, in another type if one is given."""
-        made = self.allocate(array.shape, array.dtype if dtype is None else dtype)
+        kind = array.dtype if dtype is None else dtype
+        made = self.allocate(array.shape, kind, has_room=has_room)
         np.copyto(made, array, casting="unsafe")
         return made
 
@@ -186,6 +203,32 @@ class BatchRows:
 def _address(array: np.ndarray) -> int:
     found: int = array.__array_interface__["data"][0]
     return found
+
+
+def find_room(size: int) -> int:
+    """Returns the number of bytes of the memory of arrays with room."""
+    return max(_LEAST_ROOM, 1 << (size - 1).bit_length())
+
+
+def find_memory(array: np.ndarray) -> np.ndarray | None:
+    """Returns the bytes of an array and what room it has after them.
+
+    Args:
+        array: any array.
+
+    Returns:
+        The bytes, from an address that JAX reads in place; None if the array is not
+        all of an array of `Buffers`.
+    """
+    first = array
+    # What others return is a view of the array that they were told to fill.
+    while not isinstance(block := first.base, _Block):
+        if not isinstance(block, np.ndarray) or block.nbytes != array.nbytes:
+            return None
+        first = block
+    if not array.flags.c_contiguous:
+        return None
+    return block[block.offset : block.offset + len(block) - _ALIGNMENT]
 
 
 @functools.cache

@@ -25,9 +25,10 @@ from unisono._src.input.stages import thread_calls
 
 AUTOTUNE = -1
 # With AUTOTUNE the first calls are timed; threads pay for a function whose median call
-# takes longer than this many seconds.
+# takes longer than this many seconds. Fewer calls are enough if they take much longer.
 _WORTH_A_THREAD = 200e-6
-_SAMPLES = 8
+_SAMPLES, _FEW_SAMPLES = 8, 3
+_MUCH_LONGER = 5
 # A reader of many elements waits for a quarter of them at once, and for no more than so
 # many of each thread.
 _MOST_AT_ONCE = 4
@@ -281,21 +282,21 @@ class _Tuned(cursors.Cursor):
             # Both inner cursors return lists, which their base class does not promise.
             return self._inner.read(count)  # type: ignore[return-value]
         found: list[Any] = []
-        while len(found) < count and len(self._took) < _SAMPLES:
+        is_slow = _are_slow(self._took)
+        while len(found) < count and is_slow is None:
             one = self._source.read(1)
             if not one:
                 return found
             start = time.perf_counter()
             found.append(apply_and_copy(self._fn, one[0]))
             self._took.append(time.perf_counter() - start)
-        if len(self._took) >= _SAMPLES:
-            # The median: the first call may load a library, or fill a cache.
-            slow = sorted(self._took)[_SAMPLES // 2] > _WORTH_A_THREAD
+            is_slow = _are_slow(self._took)
+        if is_slow is not None:
             if self._rows:
                 self._rows.begin(len(found))
             self._inner = (
                 _Threaded(self._source, self._fn, _cores(), self._rows)
-                if slow
+                if is_slow
                 else _Mapped(self._source, self._fn)
             )
             if len(found) < count:
@@ -331,6 +332,21 @@ class _Tuned(cursors.Cursor):
         if self._inner is not None:
             self._inner.close()
         self._source.close()
+
+
+def _are_slow(took: list[float]) -> bool | None:
+    """Returns whether threads pay for calls; None if more of them must be timed.
+
+    Args:
+        took: the seconds of the first calls.
+    """
+    if len(took) < _FEW_SAMPLES:
+        return None
+    # The median: the first call may load a library, or fill a cache.
+    median = sorted(took)[len(took) // 2]
+    if len(took) < _SAMPLES and median <= _MUCH_LONGER * _WORTH_A_THREAD:
+        return None
+    return median > _WORTH_A_THREAD
 
 
 def _cores() -> int:

@@ -2,7 +2,7 @@
 
 NumPy reads and writes the whole image at each step of the arithmetic, and moves numbers
 one by one where they are not neighbours. To compile a program takes as long as NumPy
-takes for a hundred photos, so it is for sizes that come again and again.
+takes for some hundred photos, so it is for what comes again and again.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ import numpy as np
 from unisono._src.foundation import jax_internals
 from unisono._src.values import jax_traces
 
-# A program is compiled for a size that has come so many times.
-WORTH = 96
-# Images of fewer numbers cost NumPy less than the call of a program.
-SMALL = 1 << 15
+# The widest vectors of the processor, of which XLA takes half; and its older code for
+# loops, which compiles in two thirds of the time and runs as fast.
+_OPTIONS: dict[str, str | bool] = {
+    "xla_cpu_prefer_vector_width": "512",
+    "xla_cpu_use_fusion_emitters": False,
+}
 # Read by a CPU of JAX's when it is made: the number of its threads.
 _THREADS = "PJRT_NPROC"
 _making = threading.Lock()
@@ -42,101 +44,72 @@ def _take_over(array: jax.Array) -> np.ndarray:
 
 @final
 class Program:
-    """Computes with images of one size, once there have been enough of them.
+    """Computes with arrays of fixed sizes, once there have been enough of them.
 
     Args:
-        function: makes an array of JAX's of the constants and one image.
-        constants: numbers that the compiler must not know.
+        function: makes an array of JAX's of arrays.
+        worth: the program is compiled for the use after so many.
 
     Attributes:
         compiled: the compiled program; None if there is none yet.
     """
 
-    def __init__(
-        self, function: Callable[..., jax.Array], *constants: np.generic
-    ) -> None:
-        self._function, self._constants = function, constants
+    def __init__(self, function: Callable[..., jax.Array], worth: int) -> None:
+        self._function, self._worth = function, worth
         self._uses = 0
-        self.compiled: Callable[[np.ndarray], jax.Array] | None = None
+        self.compiled: Callable[..., jax.Array] | None = None
         self._compiling = threading.Lock()
 
-    def run(self, images: np.ndarray) -> np.ndarray | None:
-        """Returns what the function makes of each image; None if NumPy shall do it.
+    def prepare(self, uses: int, *arguments: np.ndarray | jax.ShapeDtypeStruct) -> bool:
+        """Returns whether the program can run, after compiling it if it is worth it.
 
         Args:
-            images: [images, height, width, channels], in a type that JAX keeps.
+            uses: how many runs are wanted now.
+            *arguments: arrays, or only sizes and types, as all runs have them; of
+                types that JAX keeps.
         """
-        if not len(images) or self._find(images[0], len(images)) is None:
-            return None
-        found = []
-        for image in images:
-            one = self.run_one(image)
-            if one is None:
-                return None
-            found.append(one)
-        return np.stack(found) if len(found) > 1 else found[0][None]
+        if self.compiled is not None:
+            return uses > 0
+        self._uses += uses
+        # A function that JAX traces would make the program a part of its own.
+        if self._uses <= self._worth or not jax_traces.is_clean():
+            return False
+        try:
+            return self._compile(*arguments)
+        except jax.errors.JaxRuntimeError:  # There is no memory.
+            return False
 
-    def run_one(self, image: np.ndarray) -> np.ndarray | None:
-        """Returns what the function makes of an image; None if NumPy shall do it.
-
-        Args:
-            image: [height, width, channels], in a type that JAX keeps.
-        """
-        call = self.compiled or self._find(image, 1)
-        if call is None:
+    def run(self, *arguments: np.ndarray) -> np.ndarray | None:
+        """Returns what the function makes; None if it is to be computed otherwise."""
+        if self.compiled is None:
             return None
         try:
             # A compiled program computes also where JAX traces a function.
-            return _take_over(call(image))
+            return _take_over(self.compiled(*arguments))
         except (jax.errors.JaxRuntimeError, ValueError):
             # There is no memory, or the program has told JAX to refuse transfers, or
             # to compile nothing.
             return None
 
-    def _find(
-        self, image: np.ndarray, uses: int
-    ) -> Callable[[np.ndarray], jax.Array] | None:
-        """Returns the program, which is compiled if it is worth it, or None.
-
-        Args:
-            image: an image.
-            uses: how many images there are now.
-        """
-        if self.compiled is not None:
-            return self.compiled
-        self._uses += uses
-        if self._uses <= WORTH or image.size < SMALL:
-            return None
-        # A function that JAX traces would make the program a part of its own.
-        if not jax_traces.is_clean():
-            return None
-        try:
-            return self._compile(image)
-        except jax.errors.JaxRuntimeError:  # There is no memory.
-            return None
-
-    def _compile(self, image: np.ndarray) -> Callable[[np.ndarray], jax.Array] | None:
-        """Returns the program; None if another thread compiles it."""
+    def _compile(self, *arguments: np.ndarray | jax.ShapeDtypeStruct) -> bool:
+        """Compiles the program; returns False if another thread does."""
         device = find_device()
         if device is None or not self._compiling.acquire(blocking=False):
-            return None
+            return False
         try:
             here = jax.sharding.SingleDeviceSharding(device)
-            constants = jax.device_put([*self._constants], here)
             program = jax.jit(self._function, in_shardings=here, out_shardings=here)
-            compiled = _compile_wide(program.lower(*constants, image))
-            self.compiled = found = functools.partial(compiled, *constants)
+            self.compiled = _compile(program.lower(*arguments))
         finally:
             self._compiling.release()
-        return found
+        return True
 
 
-def _compile_wide(lowered: jax.stages.Lowered) -> jax.stages.Compiled:
-    """Returns a program with the widest vectors of the processor; XLA takes half."""
-    options: dict[str, str | bool] = {"xla_cpu_prefer_vector_width": "512"}
+def _compile(lowered: jax.stages.Lowered) -> jax.stages.Compiled:
+    """Returns a compiled program."""
     try:
-        return lowered.compile(options)
-    except jax.errors.JaxRuntimeError:  # Another version of XLA has no such option.
+        return lowered.compile(_OPTIONS)
+    except jax.errors.JaxRuntimeError:  # Another version of XLA has no such options.
         return lowered.compile()
 
 

@@ -7,9 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation import wide_numbers
+from unisono._src.input.plan import host_buffers
 from unisono._src.ops import kinds, tensors
+from unisono._src.ops.images import image_functions
 from unisono._src.ops.images.image_functions import (
     ArrayModule,
+    as_result,
     image_function,
     read_array,
     read_images,
@@ -79,12 +82,22 @@ def convert_image_dtype(
     if is_whole == (True, True):
         return _convert_integers(xp, found, wanted, saturate)
     if is_whole == (True, False):
-        scale = 1.0 / kinds.limits(found.dtype).max
-        return found.astype(wanted) * wanted.type(scale)
+        made = _as_floats(xp, found, wanted)
+        made *= wanted.type(1.0 / kinds.limits(found.dtype).max)
+        return made
     if not is_whole[1]:
         return found.astype(wanted)
     found = found * np.dtype(found.dtype).type(kinds.limits(wanted).max + 0.5)
     return _to_integers(xp, found, wanted, saturate)
+
+
+def _as_floats(xp: ArrayModule, image: jax.Array, wanted: np.dtype) -> jax.Array:
+    """Returns a copy of an image in a type of floats; `resize` may read it in place."""
+    if xp is not np or image.size < host_buffers.SMALL:
+        return image.astype(wanted)
+    return as_result(
+        image_functions.buffers.copy(np.asarray(image), wanted, has_room=True)
+    )
 
 
 def _refuse_wide(xp: ArrayModule, image: object, dtype: ElementType) -> None:

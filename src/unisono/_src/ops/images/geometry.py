@@ -32,6 +32,10 @@ __all__ = [
 # The types whose bits a program moves, by their size. JAX has none of 64 bits, unless
 # it is told.
 _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
+# To compile a program takes as long as NumPy takes longer than it for so many photos.
+WORTH = 500
+# Images of fewer numbers cost NumPy less than the call of a program.
+_SMALL = 1 << 15
 
 
 def _flip_photo(image: object, *more: object, **named: object) -> np.ndarray | None:
@@ -41,10 +45,7 @@ def _flip_photo(image: object, *more: object, **named: object) -> np.ndarray | N
     bits = _BITS.get(image.itemsize)
     if bits is None or image.dtype.kind not in "uf":
         return None
-    program = _find_flip(image.shape, bits)
-    if program.compiled is None:
-        return None
-    found = program.run_one(image.view(bits))
+    found = _find_flip(image.shape, bits).run(image.view(bits))
     return None if found is None else found.view(image.dtype).view(elements.HostArray)
 
 
@@ -68,9 +69,11 @@ def _flip_on_host(images: np.ndarray) -> np.ndarray:
     after each pixel.
     """
     if images.ndim == 3 and (bits := _BITS.get(images.itemsize)):
-        program = _find_flip(images.shape, bits)
-        if (done := program.run_one(images.view(bits))) is not None:
-            return done.view(images.dtype)
+        program, given = _find_flip(images.shape, bits), images.view(bits)
+        if images.size >= _SMALL and program.prepare(1, given):
+            done = program.run(given)
+            if done is not None:
+                return done.view(images.dtype)
     made = np.empty(images.shape, images.dtype)
     for channel in range(images.shape[-1]):
         made[..., channel] = images[..., ::-1, channel]
@@ -80,7 +83,7 @@ def _flip_on_host(images: np.ndarray) -> np.ndarray:
 @functools.lru_cache
 def _find_flip(shape: tuple[int, ...], dtype: type) -> host_programs.Program:
     """Returns the program that flips images of one shape and type."""
-    return host_programs.Program(lambda image: image[:, ::-1])
+    return host_programs.Program(lambda image: image[:, ::-1], WORTH)
 
 
 @image_function("image.flip_up_down", is_arithmetic=False)

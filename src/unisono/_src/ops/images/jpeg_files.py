@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import math
 from typing import Any, final
 
 import numpy as np
 
 from unisono._src.foundation import errors
 from unisono._src.input.plan import host_buffers
-from unisono._src.ops.images import image_files
+from unisono._src.ops.images import image_files, image_functions
 
 MAGIC = b"\xff\xd8\xff"
 # What the warnings of libjpeg begin with; it reads on after them, and so does
@@ -23,9 +24,6 @@ _WARNINGS = (
     "Warning:",
 )
 _EARLY_END = "Premature end of JPEG file"
-# Fresh memory takes the operating system a tenth of the time of decoding. Programs of
-# XLA read this in place, too.
-_buffers = host_buffers.Buffers()
 
 
 @final
@@ -84,7 +82,10 @@ def decode(contents: bytes, channels: int, options: Options) -> np.ndarray:
     }
     if options.ratio == 1:
         shape = height, width, len(wanted) if wanted != "GRAY" else 1
-        given["buffer"] = _buffers.allocate(shape, np.uint8)
+        is_large = math.prod(shape) >= host_buffers.SMALL
+        given["buffer"] = image_functions.buffers.allocate(
+            shape, np.uint8, has_room=is_large
+        )
     else:
         given |= _find_size(options.ratio, height, width)
     pixels: np.ndarray

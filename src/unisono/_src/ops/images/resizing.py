@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Callable
-from typing import final
+from typing import TypeAlias, final
 
 import jax
 import numpy as np
@@ -14,7 +14,6 @@ from unisono._src.foundation import errors
 from unisono._src.foundation.tensorflow_names import everyday
 from unisono._src.input.plan import elements
 from unisono._src.ops import tensors
-from unisono._src.ops.host import host_programs
 from unisono._src.ops.images import compiled_resizing, geometry, sampling
 from unisono._src.ops.images.image_functions import (
     ArrayModule,
@@ -29,7 +28,6 @@ from unisono._src.ops.tensors import Sizes, TensorLike
 __all__ = ["ResizeMethod", "resize", "resize_with_pad"]
 
 _F = np.float32
-_BYTE = np.dtype(np.uint8)
 # So many numbers of an image are computed at once on the host: few enough for the
 # caches, and so many that threads do not wait for each other at every call of NumPy.
 _BLOCK = 300_000
@@ -62,9 +60,11 @@ _COMPILED = (
 )
 
 
-# By the shape of photos, and their height and width afterwards.
-_programs: dict[tuple[tuple[int, ...], int, int], host_programs.Program] = {}
-_MOST_PROGRAMS = 128
+# By the shape and type of photos, and their height and width afterwards.
+_Key: TypeAlias = tuple[tuple[int, ...], np.dtype, int, int]
+_resizers: dict[_Key, compiled_resizing.Resizer] = {}
+_MOST_RESIZERS = 1 << 12
+_COMPILED_TYPES = (np.dtype(np.uint8), np.dtype(_F))
 
 
 def _resize_photo(
@@ -76,12 +76,10 @@ def _resize_photo(
     height, width = size
     if type(height) is not int or type(width) is not int:
         return None
-    if type(images) is not elements.HostArray or images.dtype is not _BYTE:
+    if type(images) is not elements.HostArray:
         return None
-    program = _programs.get((images.shape, height, width))
-    if program is None or program.compiled is None:
-        return None
-    found = program.run_one(images)
+    resizer = _resizers.get((images.shape, images.dtype, height, width))
+    found = None if resizer is None else resizer.run_one(images)
     return None if found is None else found.view(elements.HostArray)
 
 
@@ -181,17 +179,19 @@ def _run_on_host(
     xp: ArrayModule, combine: _Combine, images: jax.Array, y: Taps, x: Taps
 ) -> jax.Array:
     """Returns what `combine` makes of images; a program does it for many photos."""
-    channels = images.shape[-1]
-    if combine is _combine_linearly and images.dtype == np.uint8:
-        program = compiled_resizing.find(y, x, channels)
-        if len(_programs) >= _MOST_PROGRAMS:
-            _programs.clear()
+    if combine is _combine_linearly and images.dtype in _COMPILED_TYPES:
         sizes = y.indices.shape[1], x.indices.shape[1]
-        _programs[(images.shape[1:], *sizes)] = program
-        done = program.run(np.asarray(images))
+        key = (images.shape[1:], images.dtype, *sizes)
+        resizer = _resizers.get(key)
+        if resizer is None:
+            if len(_resizers) >= _MOST_RESIZERS:
+                _resizers.clear()
+            resizer = compiled_resizing.Resizer(y, x, *key[:2])
+            _resizers[key] = resizer
+        done = resizer.run(np.asarray(images))
         if done is not None:
             return as_result(done)
-    spread = sampling.spread(x, channels)
+    spread = sampling.spread(x, images.shape[-1])
     with np.errstate(all="ignore"):
         return _run_in_blocks(xp, combine, _join_pixels(images), y, spread)
 
@@ -212,11 +212,19 @@ def _run_in_blocks(
     return as_result(made)
 
 
+def _take(
+    xp: ArrayModule, images: jax.Array, index: np.ndarray, axis: int
+) -> jax.Array:
+    """Returns pixels that exist; each module has a mode that is fast at it."""
+    mode = "wrap" if xp is np else "clip"
+    found: jax.Array = xp.take(images, index, axis, mode=mode)
+    return found
+
+
 def _combine_by_copy(xp: ArrayModule, images: jax.Array, y: Taps, x: Taps) -> jax.Array:
     """Returns the pixels of one tap."""
-    rows = xp.take(images, y.indices[0], 1, mode="clip")
-    found: jax.Array = xp.take(rows, x.indices[0], 2, mode="clip")
-    return found
+    rows = _take(xp, images, y.indices[0], 1)
+    return _take(xp, rows, x.indices[0], 2)
 
 
 def _combine_linearly(
@@ -225,7 +233,7 @@ def _combine_linearly(
     """Returns what is between two pixels: of the columns, and then of the rows."""
     for axis, taps, weight in ((2, x, x.weights[0]), (1, y, y.weights[0][:, None])):
         low, images = (
-            xp.take(images, index, axis, mode="clip").astype(_F, copy=False)
+            _take(xp, images, index, axis).astype(_F, copy=False)
             for index in taps.indices
         )
         images -= low
@@ -264,7 +272,7 @@ def _add(
     """Returns the sum of the taps, in their order."""
     total: jax.Array | None = None
     for index, weight in zip(indices, weights, strict=True):
-        part: jax.Array = xp.take(images, index, axis, mode="clip")
+        part = _take(xp, images, index, axis)
         part = part.astype(_F, copy=False)
         part *= weight
         if total is None:

@@ -13,6 +13,8 @@ from typing import final
 import numpy as np
 
 _F = np.float32
+# Photos of a folder have many sizes.
+MOST_SIZES = 1024
 # Weights whose sum is less are left as they are.
 _LEAST = _F(1000) * np.finfo(_F).tiny
 # TensorFlow rounds the places of the cubic kernel to so many parts of a pixel.
@@ -33,7 +35,7 @@ class Taps:
     weights: np.ndarray
 
 
-@functools.lru_cache
+@functools.lru_cache(MOST_SIZES)
 def spread(taps: Taps, channels: int) -> Taps:
     """Returns the taps of the numbers of all channels in a row."""
     indices = taps.indices[..., None] * channels + np.arange(channels)
@@ -43,7 +45,7 @@ def spread(taps: Taps, channels: int) -> Taps:
     )
 
 
-@functools.lru_cache
+@functools.lru_cache(MOST_SIZES)
 def split(taps: Taps, step: int) -> list[tuple[slice, slice | np.ndarray, Taps]]:
     """Returns parts of the result, the pixels that each needs, and their taps."""
     found = []
@@ -67,14 +69,14 @@ def _places(given: int, wanted: int) -> np.ndarray:
     return places
 
 
-@functools.lru_cache
+@functools.lru_cache(MOST_SIZES)
 def nearest(given: int, wanted: int) -> Taps:
     """Returns one tap: the pixel that has the centre."""
     index = np.minimum(np.floor(_places(given, wanted)).astype(np.intp), given - 1)
     return Taps(index[None], np.ones((1, wanted), _F))
 
 
-@functools.lru_cache
+@functools.lru_cache(MOST_SIZES)
 def linear(given: int, wanted: int) -> Taps:
     """Returns two taps; the weight is that of the second one."""
     places = _places(given, wanted) - _F(0.5)
@@ -83,7 +85,7 @@ def linear(given: int, wanted: int) -> Taps:
     return Taps(indices.astype(np.intp), (places - low)[None])
 
 
-@functools.lru_cache
+@functools.lru_cache(MOST_SIZES)
 def cubic(given: int, wanted: int) -> Taps:
     """Returns four taps of Keys' cubic kernel, without those outside the image."""
     places = _places(given, wanted) - _F(0.5)
@@ -113,7 +115,7 @@ def _normalize(weights: np.ndarray) -> np.ndarray:
     return weights * np.where(is_full, _F(1) / np.where(is_full, total, _F(1)), _F(1))
 
 
-@functools.lru_cache
+@functools.lru_cache(MOST_SIZES)
 def area(given: int, wanted: int) -> Taps:
     """Returns the pixels that each new pixel covers, by how much of them it covers."""
     scale = _F(given) / _F(wanted)
@@ -130,7 +132,7 @@ def area(given: int, wanted: int) -> Taps:
     return Taps(indices.clip(0, given - 1), np.where(indices < last, weights, _F(0)))
 
 
-@functools.lru_cache
+@functools.lru_cache(MOST_SIZES)
 def kernel(given: int, wanted: int, name: str, antialias: bool) -> Taps:
     """Returns the pixels within the radius of a kernel; it grows for smaller images."""
     radius, weigh = _KERNELS[name]
