@@ -102,6 +102,23 @@ def test_a_name_that_is_nowhere_is_told_with_what_to_write(path):
         exec(f"from {module.__name__} import {name}")
 
 
+@pytest.mark.parametrize("name", ["Hashing", "StringLookup"])
+def test_a_name_is_told_by_its_former_path_too(name):
+    with pytest.raises(AttributeError, match="in the input pipeline"):
+        getattr(tf.keras.layers.experimental.preprocessing, name)
+
+
+def test_texts_and_numbers_are_hashed_as_keras_hashes_them():
+    # Recorded from Hashing(3) of Keras on TensorFlow 2.21.
+    texts = tf.data.Dataset.from_tensor_slices(["A", "B", "C", "D", "E"])
+    made = texts.map(lambda x: tf.strings.to_hash_bucket_fast(x, 3))
+    assert [x.item() for x in made.as_numpy_iterator()] == [1, 0, 1, 1, 2]
+    made = tf.data.Dataset.range(5).map(
+        lambda x: tf.strings.to_hash_bucket_fast(tf.strings.as_string(x), 3)
+    )
+    assert [x.item() for x in made.as_numpy_iterator()] == [1, 0, 1, 0, 2]
+
+
 def test_an_unknown_name_says_which_keras_has_none():
     with pytest.raises(AttributeError, match=r"'Densee': Keras 3.* has none"):
         _ = tf.keras.layers.Densee

@@ -118,6 +118,13 @@ def find_replacement(path: str) -> str | None:
     Args:
         path: the path of the name without ``tf.keras.``.
     """
+    owner, _, name = path.rpartition(".")
+    moved = keras_renames.MOVED.get(owner)
+    return _find_told(path) or (_find_told(f"{moved}.{name}") if moved else None)
+
+
+def _find_told(path: str) -> str | None:
+    """Returns the advice for a name or what it is in, or None if there is none."""
     parts = path.split(".")
     for end in range(1, len(parts) + 1):
         known = ".".join(parts[:end])

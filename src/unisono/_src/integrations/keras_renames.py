@@ -19,6 +19,7 @@ OWN = {
     "saving.save_model": f"{_OWN}.former_names",
     "utils.experimental.DatasetCreator": f"{_OWN}.dataset_creator",
     "utils.image_dataset_from_directory": f"{_OWN}.directories",
+    "utils.split_dataset": f"{_OWN}.dataset_splits",
     "utils.text_dataset_from_directory": f"{_OWN}.directories",
     "utils.timeseries_dataset_from_array": f"{_OWN}.time_series",
 }
@@ -58,6 +59,34 @@ _INTEGERS = (
     "numbers."
 )
 
+_HASHES = (
+    "Keras computes it with TensorFlow. Hash texts in the input pipeline: "
+    "dataset.map(lambda x: unisono.strings.to_hash_bucket_fast(x, num_bins)); write "
+    "unisono.strings.as_string(x) for numbers. The bins are those of Keras without "
+    "`salt` and `mask_value`."
+)
+_CROSSES = (
+    "Keras computes it with TensorFlow. Hash joined texts in the input pipeline: "
+    "dataset.map(lambda a, b: unisono.strings.to_hash_bucket_fast("
+    'unisono.strings.join([a, b], "_"), num_bins)). The bins are others than those of '
+    "Keras."
+)
+_SOUNDS = (
+    "Keras reads sounds with TensorFlow. Read them in the input pipeline: list the "
+    'files with unisono.data.Dataset.list_files("sounds/*/*.wav"), and read them in '
+    "map with unisono.numpy_function and Python's module wave."
+)
+_FEATURES = (
+    "Keras computes it with TensorFlow. Prepare the columns in the input pipeline: "
+    "look words up in a unisono.lookup.StaticHashTable in map, and put "
+    "layers.Normalization, Discretization and CategoryEncoding into the model."
+)
+
+_EXPORTS = (
+    "Keras writes TensorFlow's format with TensorFlow. Use unisono.saved_model.save, "
+    "which writes StableHLO."
+)
+
 _PHASE = "Pass training=True or False when you call the model."
 
 # Names that are nowhere, and what to write instead.
@@ -82,9 +111,12 @@ TOLD = {
         "Evaluate in a loop over unisono.train.checkpoints_iterator(directory)."
     ),
     "experimental.WideDeepModel": "Build both parts with layers, and add them.",
+    "export.ExportArchive": _EXPORTS,
     "layers.CuDNNGRU": "Write layers.GRU.",
     "layers.CuDNNLSTM": "Write layers.LSTM.",
     "layers.DenseFeatures": "Use layers.Normalization, Discretization and Embedding.",
+    "layers.HashedCrossing": _CROSSES,
+    "layers.Hashing": _HASHES,
     "layers.IntegerLookup": _INTEGERS,
     "layers.StringLookup": _STRINGS,
     "layers.TextVectorization": _STRINGS,
@@ -93,6 +125,8 @@ TOLD = {
     "mixed_precision.experimental": "Leave out `experimental.`; set_policy is "
     "mixed_precision.set_global_policy.",
     "premade": "Build the model with layers.",
+    "utils.FeatureSpace": _FEATURES,
+    "utils.audio_dataset_from_directory": _SOUNDS,
     "utils.multi_gpu_model": "Make the model in the scope of a strategy.",
     "utils.np_utils": "Write utils.to_categorical.",
     "wrappers.scikit_learn": "Use SKLearnClassifier and SKLearnRegressor of wrappers.",
@@ -100,5 +134,9 @@ TOLD = {
 
 # Those of the names above that work as soon as TensorFlow is installed.
 NEEDS_TENSORFLOW = frozenset(
-    {"layers.IntegerLookup", "layers.StringLookup", "layers.TextVectorization"}
-)
+    (
+        "export.ExportArchive", "layers.HashedCrossing", "layers.Hashing",
+        "layers.IntegerLookup", "layers.StringLookup", "layers.TextVectorization",
+        "utils.FeatureSpace", "utils.audio_dataset_from_directory",
+    )
+)  # fmt: skip
