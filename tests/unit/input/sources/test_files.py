@@ -3,6 +3,7 @@
 import gc
 import gzip
 import json
+import pathlib
 import random
 import tracemalloc
 import zlib
@@ -83,9 +84,10 @@ def test_a_line_that_is_too_long_is_refused_with_the_name_of_its_file(
             continue
         iterator = iter(made)
         assert bytes(next(iterator).item()) == b"first"
-        for _ in range(3):  # It never goes on in the middle of the line.
-            with pytest.raises(InvalidArgumentError, match=r"lines has a line of more"):
-                next(iterator)
+        with pytest.raises(InvalidArgumentError, match=r"lines has a line of more"):
+            next(iterator)
+        # It never goes on in the middle of the line.
+        assert next(iterator, None) is None
 
 
 def test_a_few_compressed_bytes_are_not_inflated_beyond_what_is_asked(tmp_path):
@@ -159,9 +161,9 @@ def test_every_flipped_bit_is_found_and_the_records_before_it_are_given(tmp_path
             iterator = iter(TFRecordDataset(str(path)))
             found = [next(iterator).item() for _ in range(number)]
             assert found == records[:number]
-            for _ in range(2):
-                with pytest.raises(DataLossError, match=rf"damaged.*byte {begin}\b"):
-                    next(iterator)
+            with pytest.raises(DataLossError, match=rf"damaged.*byte {begin}\b"):
+                next(iterator)
+            assert next(iterator, None) is None
 
 
 @pytest.mark.usefixtures("chunk")
@@ -179,6 +181,41 @@ def test_every_truncation_is_found_unless_it_leaves_whole_records(tmp_path):
         else:
             with pytest.raises(DataLossError, match=rf"short.*byte {ends[number]}\b"):
                 next(iterator)
+
+
+@pytest.mark.parametrize("reads", [None, 2])
+@pytest.mark.parametrize("damage", ["length", "data", "end"])
+def test_after_a_damaged_record_the_next_file_is_read(tmp_path, damage, reads):
+    paths = [str(tmp_path / name) for name in ("first", "damaged", "last")]
+    for number, path in enumerate(paths):
+        records = [b"%d-%d" % (number, i) for i in range(4)]
+        pathlib.Path(path).write_bytes(tfrecords(records))
+    whole = bytearray(pathlib.Path(paths[1]).read_bytes())
+    begin = 2 * 19
+    if damage == "end":
+        del whole[begin + 5 :]
+    else:
+        whole[begin + (1 if damage == "length" else 13)] ^= 1
+    pathlib.Path(paths[1]).write_bytes(whole)
+    dataset = TFRecordDataset(paths, num_parallel_reads=reads)
+    # Recorded from TensorFlow 2.21.
+    wanted = {f"{n}-{i}".encode() for n in range(3) for i in range(4)}
+    wanted -= {b"1-2", b"1-3"}
+    found = read(dataset.ignore_errors())
+    assert set(found) == wanted and len(found) == 10
+    iterator = iter(dataset)
+    seen, errors = [], 0
+    while True:
+        try:
+            seen.append(next(iterator).item())
+        except DataLossError:
+            errors += 1
+        except StopIteration:
+            break
+        again = iter(dataset)
+        again.set_state(iterator.get_state())
+        iterator = again
+    assert (seen, errors) == (found, 1)
 
 
 @pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])

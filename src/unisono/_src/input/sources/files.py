@@ -120,7 +120,6 @@ class Buffered:
         self.offset = 0
         self.window = b""
         self._ended = False
-        self._is_line_too_long = False
         self._seek(offset, compression)
 
     def _seek(self, offset: int, compression: str | None) -> None:
@@ -172,7 +171,7 @@ class Buffered:
             return
         # Each byte is looked at once, and copied once more at the end.
         found, size, at = [self.window], len(self.window), -1
-        while at < 0 and size <= MAX_LINE_BYTES and not self._is_line_too_long:
+        while at < 0 and size <= MAX_LINE_BYTES:
             chunk = b"" if self._ended else self.read_bytes(_CHUNK)
             if not chunk:
                 self._ended = True
@@ -180,9 +179,7 @@ class Buffered:
             at = chunk.find(b"\n")
             found.append(chunk)
             size += len(chunk) if at < 0 else at
-        # For good: the next read would begin in the middle of the line.
-        self._is_line_too_long = self._is_line_too_long or size > MAX_LINE_BYTES
-        if self._is_line_too_long:
+        if size > MAX_LINE_BYTES:
             raise errors.InvalidArgumentError(
                 f"{self.path} has a line of more than {MAX_LINE_BYTES:,} bytes, at "
                 f"byte {self.offset}. Is it a text file, its compression_type given? "
@@ -255,8 +252,14 @@ class Reader(cursors.Cursor):
             if self._buffered is None:
                 self._open(0)
             assert self._buffered is not None
-            self._ready, self._ends = self._records(self._buffered)
-            self._given = 0
+            self._ready, self._ends, self._given = [], [], 0
+            try:
+                self._ready, self._ends = self._records(self._buffered)
+            except errors.OpError:
+                # Where the next record would begin is not known. As in TensorFlow,
+                # the next read begins with the next file.
+                self._leave()
+                raise
             if not self._ready:
                 self._leave()
         return True
