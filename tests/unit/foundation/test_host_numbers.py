@@ -42,7 +42,8 @@ def test_a_comparison_of_numbers_has_numpy():
     assert type((number > 2) & (number < 4)) is np.bool_
     assert (number == jnp.asarray([3.0, 4.0])).tolist() == [True, False]
     assert (number == np.asarray([3.0, 4.0])).tolist() == [True, False]
-    assert number != "text"
+    with pytest.raises(TypeError, match="Cannot convert 'text'"):
+        assert number != "text"
 
 
 def test_numbers_in_local_results_have_numpy():

@@ -184,9 +184,7 @@ def _equality_method(told: str, name: str, present: Callable[[Any], Any]) -> _Me
     def compare(self: np.ndarray, other: object) -> object:
         if other is None:
             return is_unequal
-        if not is_value(other) or (
-            isinstance(other, (str, bytes)) and self.dtype.kind != "O"
-        ):
+        if not is_value(other):
             return _leave_to_other(numpys, self, other)
         y = other
         # The numbers of plain arrays are compared as they are, not rounded first.

@@ -144,6 +144,15 @@ def test_a_generator_s_named_tuples_stay():
     assert int(element.y) == 2
 
 
+@pytest.mark.parametrize("wrong", [1, [1], 1.5, None, True, np.array([1])])
+def test_numbers_of_a_generator_are_not_taken_for_texts(wrong):
+    spec = uni.TensorSpec(None, uni.string)
+    texts = Dataset.from_generator(lambda: iter(["a", wrong]), output_signature=spec)
+    with pytest.raises(uni.errors.InvalidArgumentError, match="expected type string"):
+        list(texts)
+    assert [x.item() for x in texts.ignore_errors()] == [b"a"]
+
+
 # Datasets in elements.
 
 

@@ -11,7 +11,7 @@ from typing import Any, final
 import numpy as np
 
 from unisono._src.execution import specs
-from unisono._src.foundation import errors, nest
+from unisono._src.foundation import dtypes, errors, nest
 from unisono._src.input.plan import cursors, elements, first_elements, nodes
 
 # At most this many threads help to copy the rows of a batch.
@@ -331,11 +331,14 @@ def conform(element: Any, signature: Any) -> object:
     try:
         array = elements.as_array(elements.to_array(element))
         if array.dtype != signature.dtype:
+            if signature.dtype == dtypes.string:
+                raise TypeError("a number is not converted to text")
             array = array.astype(signature.dtype)
     except (TypeError, ValueError) as e:
+        kind = "string" if signature.dtype == dtypes.string else signature.dtype
         raise errors.InvalidArgumentError(
             "The generator yielded an element that cannot be converted to the expected "
-            f"type {np.dtype(signature.dtype).name}: {element!r}."
+            f"type {kind}: {element!r}."
         ) from e
     if not signature.fits(array.shape):
         raise errors.InvalidArgumentError(
