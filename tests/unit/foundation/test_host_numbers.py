@@ -8,6 +8,7 @@ import unisono as tf
 from unisono._src.foundation import host_numbers
 from unisono.data import Dataset
 
+TWO = ["x", "y"]
 KINDS = [np.int8, np.int64, np.uint16, np.float16, np.float32, np.float64, np.complex64]
 
 
@@ -66,3 +67,45 @@ def test_an_entry_of_an_element_has_numpy():
     assert labels[2].numpy() == 2
     assert [x.numpy() for x in labels] == [0, 1, 2, 3]
     assert {0: "zero"}[labels[0]] == "zero"
+
+
+@pytest.mark.parametrize(
+    ("compute", "wanted"),
+    [
+        (lambda s: s + tf.constant("T"), b"cT"),
+        (lambda s: tf.constant("T") + s, b"Tc"),
+        (lambda s: s + tf.constant(["T\0", "U"]), [b"cT\0", b"cU"]),
+        (lambda s: tf.constant(["T", "U"]) + s, [b"Tc", b"Uc"]),
+        (lambda s: s + TWO, [b"cx", b"cy"]),
+        (lambda s: TWO + s, [b"xc", b"yc"]),
+        (lambda s: s + np.array("z", object), b"cz"),
+        (lambda s: np.array(["z", "w"]) + s, [b"zc", b"wc"]),
+        (lambda s: "\u00e9" + s + b"x", b"\xc3\xa9cx"),
+        (lambda s: s[tf.newaxis], [b"c"]),
+        (lambda s: s[..., None, None], [[b"c"]]),
+    ],
+)
+def test_one_text_and_arrays_of_texts_are_joined(compute, wanted):
+    # Recorded from TensorFlow 2.21.
+    dataset = tf.data.Dataset.from_tensor_slices(["c"])
+    (found,) = dataset.map(compute)
+    assert found.numpy() == wanted if found.shape == () else found.tolist() == wanted
+
+
+def test_texts_of_a_dataset_are_reduced_to_one():
+    dataset = tf.data.Dataset.from_tensor_slices(["a", "b", "c"])
+    assert dataset.reduce("", lambda x, y: x + y).numpy() == b"abc"
+
+
+def test_a_number_is_not_joined_to_a_text():
+    for compute in (lambda s: s + 1, lambda s: 1 + s, lambda s: s + np.array([1, 2])):
+        with pytest.raises(TypeError, match="string"):
+            compute(host_numbers.to_host_array(b"c"))
+
+
+def test_one_text_is_a_tensor_with_a_shape():
+    text = host_numbers.to_host_array(b"c")
+    assert tf.is_tensor(text) and not tf.is_tensor(b"c")
+    text.set_shape([])
+    with pytest.raises(ValueError, match="incompatible"):
+        text.set_shape([1])

@@ -209,6 +209,9 @@ TYPES: dict[type, np.dtype] = {
 }
 
 
+_MANY = (np.ndarray, list, tuple)
+
+
 @final
 class HostText(bytes):
     r"""One text: `bytes` that have TensorFlow's `numpy`, and that equal a `str`.
@@ -230,12 +233,28 @@ class HostText(bytes):
         """Returns the shape as TensorFlow's class of shapes."""
         return TensorShape(())
 
-    # NumPy's arrays leave comparisons to this class. NumPy itself takes `bytes` of
+    def set_shape(self, shape: ShapeLike) -> None:
+        """Raises `ValueError` unless one text may have the shape."""
+        TensorShape(()).assert_is_compatible_with(shape)
+
+    # NumPy's arrays leave operators to this class. NumPy itself takes `bytes` of
     # another class for a number, or fails.
     __array_ufunc__ = None
 
+    def __getitem__(self, key: Any) -> Any:
+        # `text[newaxis]` adds an axis; all else is what `bytes` have.
+        parts = key if isinstance(key, tuple) else (key,)
+        if all(part is None or part is Ellipsis for part in parts):
+            return self._as_array()[key]
+        return bytes.__getitem__(self, key)
+
+    def _as_array(self) -> HostArray:
+        whole = np.empty((), object)
+        whole[()] = bytes(self)
+        return whole.view(HostArray)
+
     def __eq__(self, other: object) -> np.ndarray:  # type: ignore[override]
-        if isinstance(other, (np.ndarray, list, tuple)):
+        if isinstance(other, _MANY):
             texts = np.array(other, object)
             flat = [bytes(self) == _encode(x) for x in texts.ravel().tolist()]
             return np.array(flat, bool).reshape(texts.shape)
@@ -244,11 +263,15 @@ class HostText(bytes):
     def __ne__(self, other: object) -> Any:
         return np.logical_not(self == other)
 
-    def __add__(self, other: Any) -> HostText:
-        return HostText(bytes.__add__(self, _encode(other)))
+    def __add__(self, other: Any) -> Any:
+        if isinstance(other, (bytes, str)):
+            return HostText(bytes.__add__(self, _encode(other)))
+        return self._as_array() + _encode_all(other)
 
-    def __radd__(self, other: Any) -> HostText:
-        return HostText(bytes.__add__(_encode(other), self))
+    def __radd__(self, other: Any) -> Any:
+        if isinstance(other, (bytes, str)):
+            return HostText(bytes.__add__(_encode(other), self))
+        return _encode_all(other) + self._as_array()
 
     __hash__ = bytes.__hash__
 
@@ -256,6 +279,21 @@ class HostText(bytes):
 def _encode(x: Any) -> Any:
     """Returns a `str` as `bytes`, and anything else as it is."""
     return x.encode() if isinstance(x, str) else x
+
+
+def _encode_all(x: Any) -> Any:
+    """Returns several texts as an array of `bytes`, and anything else as it is."""
+    if not isinstance(x, _MANY):
+        return x
+    whole = np.array(x)
+    if whole.dtype.kind not in "OSU":
+        return whole
+    # An array of NumPy's own type of bytes would lose zeros at their end.
+    whole = np.array(x, object)
+    texts = whole.reshape(-1)
+    for number, text in enumerate(texts.tolist()):
+        texts[number] = _encode(text)
+    return texts.reshape(whole.shape).view(HostArray)
 
 
 _WITH_NUMPY[bytes] = HostText

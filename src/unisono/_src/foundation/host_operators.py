@@ -188,7 +188,8 @@ def _equality_method(told: str, name: str, present: Callable[[Any], Any]) -> _Me
             return _leave_to_other(numpys, self, other)
         y = other
         # The numbers of plain arrays are compared as they are, not rounded first.
-        if host_types.is_tensor(y) or not isinstance(y, (np.ndarray, np.generic)):
+        is_plain = isinstance(y, (np.ndarray, np.generic)) and y.dtype.kind not in "US"
+        if host_types.is_tensor(y) or not is_plain:
             y = _fit(told, self, y)
         try:
             found = numpys(self.view(np.ndarray), y)

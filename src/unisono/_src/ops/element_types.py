@@ -7,7 +7,7 @@ from typing import Any, cast
 import jax
 import numpy as np
 
-from unisono._src.foundation import dtypes, host_types
+from unisono._src.foundation import dtypes, host_numbers, host_types
 from unisono._src.foundation.tensorflow_names import everyday
 from unisono._src.foundation.tensorflow_names.everyday import everyday_name
 from unisono._src.values import array_operators
@@ -44,7 +44,7 @@ def is_tensor(x: object) -> bool:
     if isinstance(own, PerReplica):
         return False
     return isinstance(
-        own, (jax.Array, StandsForArray, IndexedSlices)
+        own, (jax.Array, StandsForArray, IndexedSlices, host_numbers.HostText)
     ) or host_types.is_tensor(own)
 
 
