@@ -270,3 +270,30 @@ def test_features_without_values_make_batches_without_values():
     features = uni.train.Features(feature={"x": nothing})
     record = uni.train.Example(features=features).SerializeToString()
     assert uni.io.parse_example([record, record], wanted)["x"].shape == (2, 2, 0)
+
+
+def test_features_have_tensorflows_order():
+    # Recorded from TensorFlow 2.21: lists first, and then by name.
+    wanted = {
+        "width": uni.io.FixedLenFeature([], uni.float32, 1.0),
+        "tags": uni.io.VarLenFeature(uni.int64),
+        "height": uni.io.FixedLenFeature([], uni.float32, 2.0),
+        "b": uni.io.VarLenFeature(uni.int64),
+        "seq": uni.io.FixedLenSequenceFeature([], uni.int64, allow_missing=True),
+        "a": uni.io.FixedLenFeature([], uni.float32, 3.0),
+    }
+    order = ["b", "tags", "a", "height", "seq", "width"]
+    record = uni.train.Example().SerializeToString()
+    assert list(uni.io.parse_single_example(record, wanted)) == order
+    assert list(uni.io.parse_example([record], wanted)) == order
+    one = uni.data.Dataset.from_tensors(record)
+    parsed = one.map(lambda r: uni.io.parse_single_example(r, wanted))
+    assert list(parsed.element_spec) == order
+    context = {name: wanted[name] for name in ("width", "tags", "a")}
+    lists = {name: wanted[name] for name in ("tags", "seq", "b")}
+    record = uni.train.SequenceExample().SerializeToString()
+    names = [["tags", "a", "width"], ["b", "tags", "seq"], ["seq"]]
+    found = uni.io.parse_sequence_example([record], context, lists)
+    assert [list(part) for part in found] == names
+    found = uni.io.parse_single_sequence_example(record, context, lists)
+    assert [list(part) for part in found] == names[:2]

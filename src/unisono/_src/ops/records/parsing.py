@@ -129,6 +129,12 @@ def check(features: Asked | None, called: str) -> None:
             )
 
 
+def _in_order(features: Asked) -> list[tuple[str, features_.AnyFeature]]:
+    """Returns features in TensorFlow's order: lists first, and then by name."""
+    lists = features_.VarLenFeature
+    return sorted(features.items(), key=lambda x: (type(x[1]) is not lists, x[0]))
+
+
 def check_batch(records: np.ndarray, called: str) -> None:
     """Raises `InvalidArgumentError` unless records stand in one axis."""
     if records.ndim != 1:
@@ -152,7 +158,7 @@ def read_features(
 ) -> Found:
     """Returns the features of one map of messages."""
     read = {}
-    for key, feature in features.items():
+    for key, feature in _in_order(features):
         is_fixed = type(feature) is features_.FixedLenFeature
         one = features_.read_fixed if is_fixed else features_.read_list
         layout = features_.layout_of(feature)
@@ -169,7 +175,7 @@ def read_batch(
 ) -> Found:
     """Returns the features of several maps of messages as one batch."""
     read = {}
-    for key, feature in features.items():
+    for key, feature in _in_order(features):
         layout = features_.layout_of(feature)
         column = [one.get(key) for one in found]
         # Made where they are needed, which is nowhere in most batches.
@@ -246,7 +252,7 @@ def parse_single_sequence_example(
         key: raw_bytes.present(
             _read_steps(message, feature, (called, key, None, names, None))
         )
-        for key, feature in lists.items()
+        for key, feature in _in_order(lists)
     }
 
 
@@ -283,7 +289,7 @@ def parse_sequence_example(
         one = parse_single_sequence_example(records, context, lists, names)
         return *one, {
             key: raw_bytes.present(np.array(len(one[1][key]), np.int64))
-            for key, feature in lists.items()
+            for key, feature in _in_order(lists)
             if not isinstance(feature, features_.VarLenFeature)
         }
     check_batch(records, called)
@@ -293,7 +299,7 @@ def parse_sequence_example(
     maps = [message.context.feature for message in found]
     batch = read_batch(maps, context, called, example_names)
     steps, lengths = {}, {}
-    for key, feature in lists.items():
+    for key, feature in _in_order(lists):
         rows = [
             _read_steps(message, feature, (called, key, index, example_names, None))
             for index, message in enumerate(found)
