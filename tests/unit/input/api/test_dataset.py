@@ -4,6 +4,7 @@ import collections
 import copy
 import operator
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -151,6 +152,57 @@ def test_numbers_of_a_generator_are_not_taken_for_texts(wrong):
     with pytest.raises(uni.errors.InvalidArgumentError, match="expected type string"):
         list(texts)
     assert [x.item() for x in texts.ignore_errors()] == [b"a"]
+
+
+def test_a_generator_yields_lists_of_no_texts():
+    spec = uni.TensorSpec((None,), uni.string)
+    rows = [["red", "blue"], [], np.zeros(0), ["green"]]
+    texts = Dataset.from_generator(lambda: iter(rows), output_signature=spec)
+    assert [x.tolist() for x in texts] == [[b"red", b"blue"], [], [], [b"green"]]
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (0.9, uni.int64),
+        ([1.5, 2.7], uni.int32),
+        (2, uni.bool),
+        (jnp.ones(2), uni.int32),
+    ],
+)
+def test_types_of_a_generator_do_not_cut_numbers_off(value, dtype):
+    wrong = Dataset.from_generator(lambda: iter([value]), output_types=dtype)
+    with pytest.raises(uni.errors.InvalidArgumentError, match="expected type"):
+        list(wrong)
+    # NumPy's numbers are, and so are all where a signature is given, as in TensorFlow.
+    given = [np.asarray(value)]
+    assert len(list(Dataset.from_generator(lambda: iter(given), dtype))) == 1
+    spec = uni.TensorSpec(None, dtype)
+    assert len(
+        list(Dataset.from_generator(lambda: iter([value]), None, None, None, spec))
+    )
+
+
+def test_a_generator_gets_numbers_of_numpy():
+    seen = []
+
+    def elements(*given):
+        seen.extend((type(x), hash(x)) for x in given)
+        yield 1
+
+    made = Dataset.from_generator(
+        elements, uni.int32, args=[3, 0.5, "a", uni.constant(2)]
+    )
+    list(made)
+    assert [kind for kind, _ in seen] == [np.int32, np.float32, bytes, np.int32]
+
+
+def test_an_optional_holds_tensors():
+    iterator = iter(Dataset.range(1))
+    full, empty = (iterator.get_next_as_optional() for _ in range(2))
+    assert full.has_value().numpy() and not empty.has_value().numpy()
+    assert full.get_value().numpy() == 0
+    assert uni.experimental.Optional.from_value(3).get_value().numpy() == 3
 
 
 # Datasets in elements.

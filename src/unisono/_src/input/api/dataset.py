@@ -124,7 +124,8 @@ class Dataset(transforms.Transformations["Dataset"]):
                 iteration over the dataset.
             output_types: the dtypes of an element; `output_signature` is preferred.
             output_shapes: the shapes of an element; any shape by default.
-            args: the arguments of `generator`; each is converted to an array.
+            args: the arguments of `generator`; each is converted to an array or a
+                number of NumPy.
             output_signature: the `TensorSpec` of each component of an element.
             name: accepted for compatibility with TensorFlow and ignored.
 
@@ -147,11 +148,12 @@ class Dataset(transforms.Transformations["Dataset"]):
                 "`args` must be a list of the arguments of `generator`, received "
                 f"{args!r}."
             )
-        given = [elements.to_array(a) for a in (() if args is None else args)]
+        given = [_as_argument(a) for a in (() if args is None else args)]
         make = functools.partial(
             checks.call_generator, functools.partial(generator, *given)
         )
-        return Dataset(arrays.Generated(make, signature))
+        is_exact = output_signature is None
+        return Dataset(arrays.Generated(make, signature, is_exact=is_exact))
 
     @staticmethod
     def range(
@@ -615,6 +617,12 @@ class Dataset(transforms.Transformations["Dataset"]):
                 step, state, element, narrowed, "The state of reduce"
             )
         return elements.present(state)
+
+
+def _as_argument(x: object) -> Any:
+    """Returns an argument of a generator; one number is NumPy's, as in TensorFlow."""
+    found = elements.to_array(x)
+    return found[()] if isinstance(found, np.ndarray) and not found.ndim else found
 
 
 def _generator_spec(

@@ -105,7 +105,7 @@ def get_next_as_optional(iterator: iterators.PositionedIterator) -> iterators.Op
         TypeError: `iterator` is not an iterator over a dataset.
 
     >>> iterator = iter(Dataset.range(1))
-    >>> [get_next_as_optional(iterator).has_value() for _ in range(2)]
+    >>> [bool(get_next_as_optional(iterator).has_value()) for _ in range(2)]
     [True, False]
     """
     if not hasattr(iterator, "get_next_as_optional"):

@@ -7,8 +7,10 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
+import numpy as np
+
 from unisono._src.execution import host_inputs
-from unisono._src.foundation import ambient, errors
+from unisono._src.foundation import ambient, errors, host_numbers
 from unisono._src.foundation.public_names import publish
 from unisono._src.input.plan import cursors, elements, nodes
 from unisono._src.state import frames
@@ -23,9 +25,9 @@ _KIND = "dataset"
 class Optional:
     """Holds an element or is empty; `get_next_as_optional` returns it.
 
-    >>> Optional.from_value(3).get_value()
-    3
-    >>> Optional.empty().has_value()
+    >>> Optional.from_value(3).get_value().numpy()
+    np.int32(3)
+    >>> bool(Optional.empty().has_value())
     False
     """
 
@@ -38,10 +40,11 @@ class Optional:
     def from_value(cls, value: object) -> Optional:
         """Returns an optional that holds `value`.
 
-        >>> Optional.from_value(3).has_value()
-        True
+        >>> Optional.from_value(3).get_value().numpy()
+        np.int32(3)
         """
-        return cls(value, True, lambda: elements.spec_of(elements.convert(value)))
+        held = elements.convert(value)
+        return cls(elements.present(held), True, lambda: elements.spec_of(held))
 
     @classmethod
     def empty(cls, element_spec: object = None) -> Optional:
@@ -57,9 +60,9 @@ class Optional:
         """Returns the shape and dtype of the element, even if the optional is empty."""
         return None if self._spec is None else self._spec()
 
-    def has_value(self, name: str | None = None) -> bool:
-        """Whether the optional holds an element."""
-        return self._has
+    def has_value(self, name: str | None = None) -> host_numbers.HostBool:
+        """Whether the optional holds an element, as a bool with the method `numpy`."""
+        return np.asarray(self._has).view(host_numbers.HostBool)
 
     def get_value(self, name: str | None = None) -> Any:
         """Returns the element.
@@ -121,7 +124,7 @@ class PositionedIterator(host_inputs.HostIterator, abc.ABC):
 
         >>> from unisono.data import Dataset
         >>> iterator = iter(Dataset.range(1))
-        >>> [iterator.get_next_as_optional().has_value() for _ in range(2)]
+        >>> [bool(iterator.get_next_as_optional().has_value()) for _ in range(2)]
         [True, False]
         """
         if (ambient.current().state or frames.EAGER).is_compiled:

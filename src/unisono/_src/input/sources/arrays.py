@@ -265,11 +265,13 @@ class Generated(nodes.Node):
         make: called for every iteration; returns an iterable.
         signature: the spec of an element, or None to accept any.
         size: the number of elements, if the user gave it.
+        is_exact: whether numbers of Python are refused that would be cut off.
     """
 
     make: Callable[[], Iterable[Any]]
     signature: elements.Spec = None
     size: int = nodes.UNKNOWN
+    is_exact: bool = False
     # Elements are copied, because a generator may fill one array again and again.
     makes_new = True
 
@@ -288,10 +290,9 @@ class Generated(nodes.Node):
         return map(self._convert, self.make())
 
     def _convert(self, element: object) -> object:
-        is_any = self.signature is None
-        return elements.copy(
-            elements.convert(element) if is_any else conform(element, self.signature)
-        )
+        if self.signature is None:
+            return elements.copy(elements.convert(element))
+        return elements.copy(conform(element, self.signature, self.is_exact))
 
     @property
     def cardinality(self) -> int:
@@ -304,8 +305,18 @@ class Generated(nodes.Node):
         return nodes.first_spec(self, NO_ELEMENTS)
 
 
-def conform(element: Any, signature: Any) -> object:
+# Kinds of numbers, and those that they are cut off to.
+_CUT = frozenset({*itertools.product("fc", "biu"), ("i", "b"), ("u", "b")})
+_NUMPY = (np.ndarray, np.generic)
+
+
+def conform(element: Any, signature: Any, is_exact: bool = False) -> object:
     """Returns an element that a generator yielded, converted to its declared types.
+
+    Args:
+        element: the element.
+        signature: its spec.
+        is_exact: whether numbers of Python are refused that would be cut off.
 
     Raises:
         InvalidArgumentError: it has another structure, type or shape.
@@ -320,19 +331,25 @@ def conform(element: Any, signature: Any) -> object:
         is_tuple = isinstance(signature, tuple) and isinstance(given, tuple)
         if is_tuple and len(given) == len(signature):
             parts = zip(signature, given, strict=True)
-            return nest.rebuild(signature, [conform(p, spec) for spec, p in parts])
+            return nest.rebuild(
+                signature, [conform(p, spec, is_exact) for spec, p in parts]
+            )
         if wanted != found or isinstance(signature, tuple):
             raise errors.InvalidArgumentError(
                 "The generator yielded an element of another structure than its "
                 f"signature {signature!r}: {element!r}."
             )
-        keyed = {k: conform(given[k], s) for k, s in signature.items()}
+        keyed = {k: conform(given[k], s, is_exact) for k, s in signature.items()}
         return keyed
     try:
         array = elements.as_array(elements.to_array(element))
         if array.dtype != signature.dtype:
-            if signature.dtype == dtypes.string:
-                raise TypeError("a number is not converted to text")
+            is_cut = (array.dtype.kind, signature.dtype.kind) in _CUT
+            # A list of nothing has the type of floats.
+            if (signature.dtype == dtypes.string and array.size) or (
+                is_cut and is_exact and not isinstance(element, _NUMPY)
+            ):
+                raise TypeError("as in TensorFlow, it is not converted")
             array = array.astype(signature.dtype)
     except (TypeError, ValueError) as e:
         kind = "string" if signature.dtype == dtypes.string else signature.dtype
