@@ -38,3 +38,24 @@ def test_discretization_adapts_to_what_tensorflow_takes(make):
     layer = keras.layers.Discretization(num_bins=3)
     layer.adapt(make(X[:, 0]))
     np.testing.assert_allclose(layer.bin_boundaries, [11.53, 47.078], 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("layer", "mean"),
+    [
+        (lambda layers: layers.Resizing(4, 4), 121.59375),
+        (lambda layers: layers.Resizing(4, 4, interpolation="nearest"), 103.5),
+        (lambda layers: layers.CenterCrop(3, 3), 135.666667),
+        (lambda layers: layers.RandomGrayscale(1.0), 122.787694),
+        (lambda layers: layers.Rescaling(1 / 255), 0.481569),
+    ],
+)
+def test_preprocessing_layers_convert_elements_of_datasets(layer, mean):
+    # Recorded from TensorFlow 2.21: outside datasets integers stay what they are.
+    image = np.full((5, 5, 3), 7, np.uint8)
+    image[2:] = 200
+    made = layer(tf.keras.layers)
+    dataset = tf.data.Dataset.from_tensors(image).map(lambda x: made(x) - 100)
+    (found,) = dataset
+    assert found.dtype == dataset.element_spec.dtype == np.float32
+    assert np.mean(found) + 100 == pytest.approx(mean, abs=1e-4)

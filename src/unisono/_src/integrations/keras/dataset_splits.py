@@ -49,7 +49,7 @@ def split_dataset(
             more than all.
 
     >>> train, test = split_dataset(Dataset.range(5), left_size=0.6)
-    >>> list(train.as_numpy_iterator()), list(test.as_numpy_iterator())
+    >>> [int(x) for x in train], [int(x) for x in test]
     ([0, 1, 2], [3, 4])
     """
     is_known = isinstance(dataset, (Dataset, np.ndarray, list, tuple))

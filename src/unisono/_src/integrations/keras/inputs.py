@@ -14,6 +14,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from unisono._src.foundation import ambient, nest
+from unisono._src.foundation.host_numbers import HostArray
 from unisono._src.input.api import dataset, distributed_dataset, iterators
 from unisono._src.input.loaders import dispatch
 from unisono._src.input.plan.seeds import Orders
@@ -54,6 +55,25 @@ class TensorFlowNames:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._original, name)
+
+
+def wrap_data_layer(original: Callable[..., object]) -> Callable[..., object]:
+    """Return a `__call__` of preprocessing layers that converts elements of datasets.
+
+    On TensorFlow Keras converts them to the type in which the layer computes.
+    """
+
+    @functools.wraps(original)
+    def call(self: keras.layers.Layer, inputs: Any, **kwargs: Any) -> object:
+        def convert(x: Any) -> Any:
+            is_number = isinstance(x, HostArray) and x.dtype.kind in "biuf"
+            return x.astype(self.compute_dtype) if is_number else x
+
+        if ambient.is_in_dataset():
+            inputs = keras.tree.map_structure(convert, inputs)
+        return original(self, inputs, **kwargs)
+
+    return call
 
 
 def bind_arguments(

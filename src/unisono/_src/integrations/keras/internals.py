@@ -51,6 +51,7 @@ NAMES: dict[str, tuple[str, str]] = {
         "JAXTrainer JAXEpochIterator jit",
         "the loops of models, and the batches and steps of an epoch",
     ),
+    "keras.src.layers.preprocessing.data_layer": ("DataLayer", "types in datasets"),
     "keras.src.layers.preprocessing.discretization": ("tf", "`adapt` of datasets"),
     "keras.src.layers.preprocessing.normalization": ("tf", "`adapt` of datasets"),
     "keras.src.losses.loss": (
@@ -505,7 +506,7 @@ def give_weights_back(model: KerasModel) -> None:
 
 def loop_state(model: KerasModel) -> dict[str, Any] | None:
     """Return the state of the latest execution of a loop; None if there is none."""
-    return model._jax_state
+    return getattr(model, "_jax_state", None)
 
 
 def set_loop_state(model: KerasModel, state: dict[str, Any] | None) -> None:

@@ -25,6 +25,7 @@ from unisono._src.execution import late_gathers, program_cache
 from unisono._src.foundation import ambient
 from unisono._src.integrations.keras import (
     adoption,
+    failed_loops,
     inputs,
     internals,
     positions,
@@ -481,7 +482,7 @@ def _rescue(model: KerasModel) -> None:
         for variable, value in zip(kept, values, strict=False):
             if _is_ours(variable) and variable.is_lost() and not value.is_deleted():
                 internals.store(variable, value)
-    for variable in [*model.variables, *_optimizer_variables(model)]:
+    for variable in [*model.variables, *failed_loops.state_variables(model, _KINDS[2])]:
         if _is_ours(variable):
             variable.take_back()
 
@@ -490,28 +491,20 @@ def _is_ours(variable: object) -> TypeGuard[variables.StrategyVariable]:
     return isinstance(variable, variables.StrategyVariable)
 
 
-def _state_variables(model: KerasModel, count: int) -> list[list[KerasVariable]]:
+def _state_variables(model: KerasModel, count: int) -> list[Sequence[KerasVariable]]:
     """Return the variables of a step's state, in lists as the state has them.
 
     Args:
         model: the model.
         count: the number of parts of the state.
     """
-    return [
-        _optimizer_variables(model) if kind == _KINDS[2] else getattr(model, kind)
-        for kind in _kinds(count)
-    ]
+    return [failed_loops.state_variables(model, kind) for kind in _kinds(count)]
 
 
 def _kinds(count: int) -> tuple[str, ...]:
     """Return the parts of the state of a step that has `count` of them."""
     # A prediction step has two parts, a test step three, a training step all four.
     return {0: (), 2: _KINDS[:2], 3: (*_KINDS[:2], _KINDS[3]), 4: _KINDS}[count]
-
-
-def _optimizer_variables(model: KerasModel) -> list[KerasVariable]:
-    optimizer = getattr(model, "optimizer", None)
-    return [] if optimizer is None else optimizer.variables
 
 
 def wrap_batch_iterator(original: Callable[..., object]) -> Callable[..., object]:
