@@ -255,6 +255,32 @@ def test_numpy_resizes_where_jax_is_told_to_refuse_transfers():
     np.testing.assert_array_equal(found, with_numpy(image, (90, 100)))
 
 
+def a_mesh(**options):
+    return jax.set_mesh(jax.make_mesh((1,), ("x",), **options))
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        a_mesh,
+        lambda: a_mesh(axis_types=(jax.sharding.AxisType.Explicit,)),
+        lambda: jax.no_tracing(True),
+        lambda: jax.debug_nans(True),
+        lambda: jax.enable_x64(True),
+    ],
+)
+def test_settings_of_jax_do_not_disturb_a_dataset(setting):
+    image = photo(100, 120, 3, dtype=np.float32)
+    image[40, 50] = np.nan
+    with np.errstate(all="ignore"):
+        wanted = with_numpy(image, (90, 100))
+    with setting():
+        for _ in range(3):
+            found = tf.image.resize(image, [90, 100])
+            np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(tf.image.resize(image, [90, 100]), wanted)
+
+
 def test_numpy_resizes_if_jax_can_make_no_cpu(monkeypatch, runs):
     monkeypatch.setattr(jax_internals, "find_missing", lambda _: ["x"])
     for _ in range(3):

@@ -17,9 +17,9 @@ import numpy as np
 _ALIGNMENT = 64
 # Arrays of fewer bytes come from NumPy: for them, reuse costs more than it saves.
 SMALL = 1 << 14
-# The least number of bytes of the memory of arrays with room; what is not touched costs
-# nothing.
-_LEAST_ROOM = 1 << 22
+# The least number of bytes of the memory of arrays with room. An array that is kept
+# keeps the room, too.
+LEAST_ROOM = 1 << 19
 # Above this many bytes in total, unused memory goes back to the operating system.
 _MOST_BYTES = 1 << 28
 # At most this many arrays are watched. Beyond it the oldest are forgotten: their memory
@@ -207,7 +207,7 @@ def _address(array: np.ndarray) -> int:
 
 def find_room(size: int) -> int:
     """Returns the number of bytes of the memory of arrays with room."""
-    return max(_LEAST_ROOM, 1 << (size - 1).bit_length())
+    return max(LEAST_ROOM, 1 << (size - 1).bit_length())
 
 
 def find_memory(array: np.ndarray) -> np.ndarray | None:

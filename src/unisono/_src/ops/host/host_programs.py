@@ -86,9 +86,9 @@ class Program:
         try:
             # A compiled program computes also where JAX traces a function.
             return _take_over(self.compiled(*arguments))
-        except (jax.errors.JaxRuntimeError, ValueError):
-            # There is no memory, or the program has told JAX to refuse transfers, or
-            # to compile nothing.
+        except Exception:
+            # There is no memory, or the user has told JAX to refuse transfers or NaN,
+            # or to compile nothing. What may have been wrong is so without it, too.
             return None
 
     def _compile(self, *arguments: np.ndarray | jax.ShapeDtypeStruct) -> bool:
@@ -99,7 +99,11 @@ class Program:
         try:
             here = jax.sharding.SingleDeviceSharding(device)
             program = jax.jit(self._function, in_shardings=here, out_shardings=here)
-            self.compiled = _compile(program.lower(*arguments))
+            # The user's mesh has other devices, and what the user forbids is meant for
+            # programs of the user.
+            own = jax.make_mesh((1,), ("host",), devices=[device])
+            with jax.set_mesh(own), jax.no_tracing(False):
+                self.compiled = _compile(program.lower(*arguments))
         finally:
             self._compiling.release()
         return True

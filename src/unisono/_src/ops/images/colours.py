@@ -93,7 +93,7 @@ def convert_image_dtype(
 
 def _as_floats(xp: ArrayModule, image: jax.Array, wanted: np.dtype) -> jax.Array:
     """Returns a copy of an image in a type of floats; `resize` may read it in place."""
-    if xp is not np or image.size < host_buffers.SMALL:
+    if xp is not np or 2 * image.size * wanted.itemsize < host_buffers.LEAST_ROOM:
         return image.astype(wanted)
     return as_result(
         image_functions.buffers.copy(np.asarray(image), wanted, has_room=True)

@@ -1,8 +1,8 @@
 """Bilinear resizing of photos on the host by a program of XLA.
 
-It takes half of the time that NumPy takes, and gives the same numbers to the last bit.
-One program resizes photos of all sizes to one size: photos of a folder differ in
-theirs.
+It takes half of the time that NumPy takes, and gives the same numbers to the last bit;
+but those that are too small for float32's usual range are 0, as in TensorFlow. One
+program resizes photos of all sizes to one size: photos of a folder differ in theirs.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def decode(contents: bytes, channels: int, options: Options) -> np.ndarray:
     }
     if options.ratio == 1:
         shape = height, width, len(wanted) if wanted != "GRAY" else 1
-        is_large = math.prod(shape) >= host_buffers.SMALL
+        is_large = 2 * math.prod(shape) >= host_buffers.LEAST_ROOM
         given["buffer"] = image_functions.buffers.allocate(
             shape, np.uint8, has_room=is_large
         )
