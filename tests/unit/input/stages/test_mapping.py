@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -244,7 +245,7 @@ def test_a_function_that_was_slow_runs_in_threads_from_the_first_element_on():
 )
 def test_as_few_calls_are_timed_as_are_needed(monkeypatch, times, in_this_thread):
     clock = [0.0]
-    monkeypatch.setattr(mapping.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
     threads = []
 
     def work(x):

@@ -286,14 +286,14 @@ def test_features_have_tensorflows_order():
     record = uni.train.Example().SerializeToString()
     assert list(uni.io.parse_single_example(record, wanted)) == order
     assert list(uni.io.parse_example([record], wanted)) == order
-    one = uni.data.Dataset.from_tensors(record)
-    parsed = one.map(lambda r: uni.io.parse_single_example(r, wanted))
+    dataset = uni.data.Dataset.from_tensors(record)
+    parsed = dataset.map(lambda r: uni.io.parse_single_example(r, wanted))
     assert list(parsed.element_spec) == order
     context = {name: wanted[name] for name in ("width", "tags", "a")}
     lists = {name: wanted[name] for name in ("tags", "seq", "b")}
     record = uni.train.SequenceExample().SerializeToString()
     names = [["tags", "a", "width"], ["b", "tags", "seq"], ["seq"]]
-    found = uni.io.parse_sequence_example([record], context, lists)
-    assert [list(part) for part in found] == names
-    found = uni.io.parse_single_sequence_example(record, context, lists)
-    assert [list(part) for part in found] == names[:2]
+    batch = uni.io.parse_sequence_example([record], context, lists)
+    assert [list(part) for part in batch] == names
+    one = uni.io.parse_single_sequence_example(record, context, lists)
+    assert [list(part) for part in one] == names[:2]
