@@ -82,3 +82,30 @@ def test_a_model_goes_on_after_a_loop_that_failed(name, place):
     losses = model.fit(X, Y, epochs=30, verbose=0).history["loss"]
     assert losses[-1] < losses[0]
     assert np.isfinite(model.predict(X, verbose=0)).all()
+
+
+EARLIER = {
+    "train_on_batch": lambda m: m.train_on_batch(X, Y),
+    "test_on_batch": lambda m: m.test_on_batch(X, Y),
+    "predict_on_batch": lambda m: m.predict_on_batch(X),
+    **{
+        name: FAILURES[name][0]
+        for name in ("fit, damaged later", "evaluate, damaged", "predict, damaged")
+    },
+}
+
+
+@pytest.mark.parametrize("place", ["outside", "scope"])
+@pytest.mark.parametrize("loop", ["fit", "evaluate", "predict"])
+@pytest.mark.parametrize("earlier", EARLIER)
+def test_the_state_of_an_earlier_loop_does_not_come_back(earlier, loop, place):
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope() if place == "scope" else contextlib.nullcontext():
+        model = make()
+    with contextlib.suppress(Exception):
+        EARLIER[earlier](model)
+    wanted = [weight + 5 for weight in model.get_weights()]
+    model.set_weights(wanted)
+    with pytest.raises(Exception, match="unreadable"):
+        getattr(model, loop)(damaged(0), verbose=0)
+    assert all(map(np.array_equal, wanted, model.get_weights()))

@@ -39,6 +39,10 @@ def wrap_get_state(original: Callable[..., _State]) -> Callable[..., _State]:
         self: KerasModel, *, purge_model_variables: bool = False, **parts: bool
     ) -> _State:
         state = original(self, purge_model_variables=purge_model_variables, **parts)
+        if purge_model_variables:
+            # An earlier loop, or `train_on_batch`, may have left its own state, which
+            # Keras would store in the variables if this loop fails.
+            internals.set_loop_state(self, None)
         if purge_model_variables and adoption.STRATEGY not in self.__dict__:
             wanted = [name for name, is_wanted in parts.items() if is_wanted]
             owners = [state_variables(self, name) for name in wanted]
