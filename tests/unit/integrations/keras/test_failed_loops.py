@@ -1,6 +1,7 @@
 """A loop of Keras that fails leaves the weights of a model, in a scope and outside."""
 
 import contextlib
+import warnings
 
 import numpy as np
 import pytest
@@ -109,3 +110,30 @@ def test_the_state_of_an_earlier_loop_does_not_come_back(earlier, loop, place):
     with pytest.raises(Exception, match="unreadable"):
         getattr(model, loop)(damaged(0), verbose=0)
     assert all(map(np.array_equal, wanted, model.get_weights()))
+
+
+@pytest.mark.parametrize("place", ["outside", "scope"])
+def test_epochs_without_data_leave_the_weights_of_those_before(place):
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope() if place == "scope" else contextlib.nullcontext():
+        model = make()
+    model.train_on_batch(X, Y)
+    model.set_weights([weight + 5 for weight in model.get_weights()])
+    passes = iter([2, 0, 0])
+
+    def read():
+        for _ in range(next(passes)):
+            yield X, Y
+
+    data = tf.data.Dataset.from_generator(read, output_signature=SPECS)
+    seen = []
+    note = tf.keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda *_: seen.append(model.get_weights())
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Your input ran out of data")
+        with contextlib.suppress(ValueError):  # Keras has no numbers of an empty epoch.
+            model.fit(data, epochs=3, verbose=0, callbacks=[note])
+    assert seen
+    assert all(map(np.array_equal, seen[-1], model.get_weights()))
+    assert model.get_weights()[0].min() > 5

@@ -15,8 +15,6 @@ import jax
 from unisono._src.integrations.keras import adoption, internals
 from unisono._src.integrations.keras.internals import KerasModel, KerasVariable
 
-# Under this name a model has, while a loop runs, its variables and their first values.
-_TAKEN = "_unisono_taken"
 LOOPS = ("fit", "evaluate", "predict")
 _State = Sequence[Sequence[jax.Array]]
 
@@ -32,7 +30,11 @@ def state_variables(model: KerasModel, part: str) -> Sequence[KerasVariable]:
 
 
 def wrap_get_state(original: Callable[..., _State]) -> Callable[..., _State]:
-    """Return a `_get_jax_state` that notes the values that it takes out."""
+    """Return a `_get_jax_state` that notes the values that it takes out.
+
+    Keras stores what is noted when the loop ends. Without the note that would be the
+    state of an earlier loop if this one takes no step.
+    """
 
     @functools.wraps(original)
     def get_state(
@@ -40,18 +42,8 @@ def wrap_get_state(original: Callable[..., _State]) -> Callable[..., _State]:
     ) -> _State:
         state = original(self, purge_model_variables=purge_model_variables, **parts)
         if purge_model_variables:
-            # An earlier loop, or `train_on_batch`, may have left its own state, which
-            # Keras would store in the variables if this loop fails.
-            internals.set_loop_state(self, None)
-        if purge_model_variables and adoption.STRATEGY not in self.__dict__:
             wanted = [name for name, is_wanted in parts.items() if is_wanted]
-            owners = [state_variables(self, name) for name in wanted]
-            # A model whose steps run on replicas has lists of nothing.
-            self.__dict__[_TAKEN] = [
-                pair
-                for variables, values in zip(owners, state, strict=True)
-                for pair in zip(variables, values, strict=False)
-            ]
+            internals.set_loop_state(self, dict(zip(wanted, state, strict=True)))
         return state
 
     return get_state
@@ -65,24 +57,21 @@ def wrap_loop(original: Callable[..., object]) -> Callable[..., object]:
         try:
             return original(self, *args, **kwargs)
         except BaseException:  # `KeyboardInterrupt`, too.
-            if _TAKEN in self.__dict__:
-                _give_back(self, self.__dict__[_TAKEN])
+            if adoption.STRATEGY not in self.__dict__:
+                _give_back(self)
             raise
-        finally:
-            self.__dict__.pop(_TAKEN, None)
 
     return loop
 
 
-def _give_back(
-    model: KerasModel, taken: Sequence[tuple[KerasVariable, jax.Array]]
-) -> None:
-    """Store the values of the latest step that has ended, or else the first ones."""
-    latest = internals.loop_state(model) or {}
-    # A step that has begun may have used the memory of what it was given.
-    if not any(x.is_deleted() for part in latest.values() for x in part):
-        model.jax_state_sync()
-    for variable, value in taken:
-        if internals.stored_value(variable) is None and not value.is_deleted():
-            internals.store(variable, value)
+def _give_back(model: KerasModel) -> None:
+    """Store the values that the latest step has returned, or that were taken out."""
+    latest = internals.loop_state(model)
+    if not latest:
+        return
+    for part, values in latest.items():
+        for variable, value in zip(state_variables(model, part), values, strict=False):
+            # A step that has begun may have used the memory of what it was given.
+            if internals.stored_value(variable) is None and not value.is_deleted():
+                internals.store(variable, value)
     internals.give_weights_back(model)
